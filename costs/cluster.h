@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "costs/dtype.h"
+
+/// A cluster description, as costs/clusters/*.json holds it (each constant there with its source).
+namespace autopar::costs {
+
+/// One kind of accelerator.
+struct Device {
+  std::string name;
+  std::int64_t memory_bytes = 0;
+  std::map<DType, double> matmul_flops;   ///< achievable (not peak) flop/s of large matmuls, per dtype
+  double vector_flops = 0;                ///< flop/s of pointwise work (float32)
+  double memory_bandwidth = 0;            ///< achievable bytes/s
+  double launch_s = 0;                    ///< seconds of one kernel's launch gap
+};
+
+/// How the devices of one level of the cluster talk to each other. Levels go from inside (a node) to outside.
+struct Link {
+  std::string name;                 ///< "nvlink", "infiniband"
+  std::int64_t group = 0;           ///< devices that this level joins (inside a node: 8); 0: all
+  double bandwidth = 0;             ///< bytes/s each way of one device's port, achievable
+  double base_latency_s = 0;        ///< of starting a collective
+  double hop_latency_s = 0;         ///< per step of a ring or tree
+  bool multicast = false;           ///< in-switch reduction (NVLS): an all-reduce sends each byte once
+};
+
+struct Cluster {
+  std::string name;
+  Device device;
+  std::vector<Link> links;  ///< inside first; the last joins all
+};
+
+}  // namespace autopar::costs

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "costs/graph.h"
+#include "costs/strategy.h"
+
+/// Sharding rules: for every ATen op, the valid one-mesh-dim strategies. One file per op family; a new op is a row in
+/// its family's table, a new family is a file and a row in registry.cpp.
+namespace autopar::costs {
+
+/// Lists the one-mesh-dim strategies of `node`, the all-replicated one first, without duplicates. Rules look at global
+/// shapes and literals only, never at the mesh: combine() drops what does not fit one.
+using Rule = std::vector<OneDimStrategy> (*)(const Graph& graph, const Node& node);
+
+struct RuleEntry {
+  std::string_view op;  ///< ATen overload
+  Rule rule;
+};
+
+/// The rule of an op; nullptr if there is none (then only replicated() is known to be right).
+Rule find_rule(std::string_view op);
+
+/// All inputs and outputs replicated: valid for every op.
+OneDimStrategy replicated(const Node& node);
+
+// The families, one per file.
+std::span<const RuleEntry> attention_rules();
+std::span<const RuleEntry> convolution_rules();
+std::span<const RuleEntry> creation_rules();
+std::span<const RuleEntry> embedding_rules();
+std::span<const RuleEntry> indexing_rules();
+std::span<const RuleEntry> loss_rules();
+std::span<const RuleEntry> matmul_rules();
+std::span<const RuleEntry> normalization_rules();
+std::span<const RuleEntry> pointwise_rules();
+std::span<const RuleEntry> random_rules();
+std::span<const RuleEntry> reduction_rules();
+std::span<const RuleEntry> scan_rules();
+std::span<const RuleEntry> sort_rules();
+std::span<const RuleEntry> structural_rules();
+std::span<const RuleEntry> view_rules();
+
+}  // namespace autopar::costs

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/cost_network.h"
+
+namespace autopar::engine {
+
+class Comm;
+
+struct Options {
+  double gap = 0;             ///< stop when (cost - bound) / cost is at most this
+  double time_limit_s = 0;    ///< 0: none
+  int threads = 0;            ///< TBB threads of this rank; 0: all cores
+};
+
+enum class Status : std::uint8_t {
+  kOptimal,       ///< proven, within the asked gap
+  kLimitReached,  ///< the time limit came: best so far, with its gap
+  kInfeasible,    ///< proven: no assignment is allowed
+  kNoSolution,    ///< the time limit came before any was found
+};
+
+/// What the search is doing, for a progress line. Called on rank 0's communicating thread.
+struct Progress {
+  double seconds = 0;
+  Cost cost = kForbidden;  ///< of the incumbent
+  Cost bound = 0;
+  std::string stage;       ///< "bound", "search", ...
+  std::int64_t tasks_done = 0;
+  std::int64_t tasks_total = 0;
+};
+
+/// Counts and times, for the plan's "how it was found" and the scaling studies.
+struct Stats {
+  double presolve_s = 0;
+  double bound_s = 0;
+  double search_s = 0;
+  std::int64_t variables = 0;
+  std::int64_t variables_after_presolve = 0;
+  std::int64_t values_after_fixing = 0;
+  std::int64_t sweeps = 0;
+  std::int64_t segments = 0;
+  std::int64_t segment_classes = 0;
+  std::int64_t tasks = 0;
+  std::int64_t branch_nodes = 0;
+};
+
+struct Solution {
+  Status status = Status::kNoSolution;
+  Assignment assignment;    ///< empty if none was found
+  Cost cost = kForbidden;
+  Cost bound = 0;           ///< no assignment costs less
+  Stats stats;
+};
+
+/// Minimises the network's cost over all ranks of `comm` (collective: every rank calls it; only rank 0's `network` is
+/// read, the others receive it). The result on rank 0 is complete and does not depend on the number of ranks or threads
+/// unless a limit stopped the search; other ranks get the status only.
+Solution solve(const CostNetwork& network, const Options& options, Comm& comm,
+               const std::function<void(const Progress&)>& progress = {});
+
+}  // namespace autopar::engine
