@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "costs/cluster.h"
+#include "costs/graph.h"
+#include "costs/memory.h"
+#include "costs/mesh.h"
+#include "costs/placement.h"
+
+namespace autopar::partition {
+
+/// Wanted placements of one tensor: per mesh dim a placement, or nothing where the search is free.
+struct Pin {
+  std::array<std::optional<costs::Placement>, costs::kMaxMeshDims> at{};
+  std::string source;  ///< for messages: file and pattern that the pin came from; empty: there is no pin
+
+  bool allows(const costs::Placements& placements) const {
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      if (at[i] && *at[i] != placements.at[i]) return false;
+    }
+    return true;
+  }
+};
+
+/// The user's constraints, resolved against one graph.
+struct Pins {
+  std::vector<Pin> nodes;    ///< per Graph::nodes: on the first output
+  std::vector<Pin> outputs;  ///< per Graph::outputs
+  std::int64_t memory_limit_bytes = 0;  ///< parameters + gradients + optimizer state, per device
+  costs::OptimizerState optimizer;
+};
+
+/// All that decides a plan.
+struct Problem {
+  costs::Graph graph;
+  costs::Mesh mesh;
+  costs::Cluster cluster;
+  Pins pins;
+};
+
+/// A pin that no strategy of its node can fulfil. The message names the node, the pin's source and what is possible.
+class PinError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace autopar::partition
