@@ -1,0 +1,112 @@
+#include "engine/comm.h"
+
+#include <boost/mpi/communicator.hpp>
+#include <boost/mpi/environment.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <list>
+#include <thread>
+
+namespace autopar::engine {
+namespace {
+
+constexpr int kTag = 1;
+constexpr int kBroadcastTag = 2;
+
+/// Pause that grows while nothing happens: waiting costs about 1% of a core, a busy exchange stays quick.
+class Backoff {
+ public:
+  void pause() {
+    std::this_thread::sleep_for(pause_);
+    if (pause_ < kLongest) pause_ *= 2;
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kLongest{2000};
+  std::chrono::microseconds pause_{20};
+};
+
+}  // namespace
+
+struct Comm::World {
+  struct PendingSend {
+    std::string bytes;
+    boost::mpi::request request;
+  };
+
+  World(int& argc, char**& argv) : environment(argc, argv, boost::mpi::threading::funneled) {}
+
+  void send(int to, int tag, std::string bytes) {
+    forget_finished_sends();
+    PendingSend& pending = sends.emplace_back();
+    pending.bytes = std::move(bytes);
+    pending.request = world.isend(to, tag, pending.bytes.data(), static_cast<int>(pending.bytes.size()));
+  }
+
+  void forget_finished_sends() {
+    sends.remove_if([](PendingSend& pending) { return pending.request.test().has_value(); });
+  }
+
+  std::optional<Message> try_receive(int from, int tag) {
+    const auto status = world.iprobe(from, tag);
+    if (!status) return std::nullopt;
+    Message message;
+    message.from = status->source();
+    message.bytes.resize(static_cast<std::size_t>(status->count<char>().value_or(0)));
+    world.recv(message.from, tag, message.bytes.data(), static_cast<int>(message.bytes.size()));
+    return message;
+  }
+
+  Message receive(int from, int tag) {
+    Backoff backoff;
+    while (true) {
+      if (auto message = try_receive(from, tag)) return std::move(*message);
+      forget_finished_sends();
+      backoff.pause();
+    }
+  }
+
+  boost::mpi::environment environment;
+  boost::mpi::communicator world;
+  std::list<PendingSend> sends;  // a list: the buffers must stay where they are
+};
+
+Comm::Comm(int& argc, char**& argv) : world_(std::make_unique<World>(argc, argv)) {}
+
+Comm::Comm() = default;
+
+Comm::~Comm() {
+  if (!world_) return;
+  Backoff backoff;
+  for (world_->forget_finished_sends(); !world_->sends.empty(); world_->forget_finished_sends()) backoff.pause();
+}
+
+int Comm::rank() const { return world_ ? world_->world.rank() : 0; }
+
+int Comm::size() const { return world_ ? world_->world.size() : 1; }
+
+void Comm::broadcast(std::string& bytes) {
+  if (size() == 1) return;
+  if (rank() != 0) {
+    bytes = world_->receive(0, kBroadcastTag).bytes;
+    return;
+  }
+  for (int to = 1; to < size(); ++to) world_->send(to, kBroadcastTag, bytes);
+}
+
+void Comm::send(int to, std::string bytes) { world_->send(to, kTag, std::move(bytes)); }
+
+std::optional<Comm::Message> Comm::try_receive() {
+  if (!world_) return std::nullopt;
+  world_->forget_finished_sends();
+  return world_->try_receive(boost::mpi::any_source, kTag);
+}
+
+Comm::Message Comm::receive() { return world_->receive(boost::mpi::any_source, kTag); }
+
+void Comm::abort(int exit_code) {
+  if (world_) boost::mpi::environment::abort(exit_code);
+  std::exit(exit_code);
+}
+
+}  // namespace autopar::engine

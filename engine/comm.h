@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace autopar::engine {
+
+/// The ranks that search together. The only part of the program that talks to MPI; call it from one thread per rank
+/// (the one that made it). Byte strings travel; what they mean is in messages.h.
+class Comm {
+ public:
+  /// Initialises MPI. At most one per process, alive until it ends. A program started without mpirun is one rank.
+  Comm(int& argc, char**& argv);
+  /// A world of one rank without MPI, for tests and embedding.
+  Comm();
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  int rank() const;
+  int size() const;
+
+  /// Collective: rank 0's bytes replace everyone's. Waiting ranks sleep.
+  void broadcast(std::string& bytes);
+
+  struct Message {
+    int from = 0;
+    std::string bytes;
+  };
+  /// Never blocks on the receiver. Requires: to != rank().
+  void send(int to, std::string bytes);
+  /// The next message to this rank, if one is there.
+  std::optional<Message> try_receive();
+  /// Waits for a message, sleeping with a growing pause (a blocking MPI receive would burn a core).
+  Message receive();
+
+  /// Ends all ranks at once. For internal errors: a rank that only threw would hang the others.
+  [[noreturn]] void abort(int exit_code);
+
+ private:
+  struct World;
+  std::unique_ptr<World> world_;
+};
+
+}  // namespace autopar::engine

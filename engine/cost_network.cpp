@@ -1,0 +1,49 @@
+#include "engine/cost_network.h"
+
+#include <algorithm>
+
+namespace autopar::engine {
+namespace {
+
+__extension__ using Wide = __int128;
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+std::int64_t peak_usage(const CostNetwork& network, const Assignment& assignment) {
+  // Usage only rises where some variable's life starts.
+  std::vector<std::pair<std::int32_t, std::int64_t>> changes;  // (time, +/- usage)
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    const Domain& domain = network.domain(v);
+    const Variable& variable = network.variables[at(v)];
+    if (domain.usage.empty() || variable.start >= variable.end) continue;
+    const std::int64_t usage = domain.usage[at(assignment[at(v)])];
+    changes.emplace_back(variable.start, usage);
+    changes.emplace_back(variable.end, -usage);
+  }
+  // At one time point what ends goes before what starts: lives are half-open.
+  std::sort(changes.begin(), changes.end());
+  std::int64_t now = 0;
+  std::int64_t peak = 0;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    now += changes[i].second;
+    if (i + 1 == changes.size() || changes[i + 1].first != changes[i].first) peak = std::max(peak, now);
+  }
+  return peak;
+}
+
+Cost evaluate(const CostNetwork& network, const Assignment& assignment) {
+  Wide total = 0;
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) total += network.domain(v).costs[at(assignment[at(v)])];
+  for (const Edge& edge : network.edges) {
+    const std::int32_t row = network.projections[at(edge.project_u)][at(assignment[at(edge.u)])];
+    const std::int32_t col = network.projections[at(edge.project_v)][at(assignment[at(edge.v)])];
+    total += network.tables[at(edge.table)].at(row, col);
+  }
+  if (total >= kForbidden) return kForbidden;
+  if (network.usage_limit >= 0 && peak_usage(network, assignment) > network.usage_limit) return kForbidden;
+  return static_cast<Cost>(total);
+}
+
+}  // namespace autopar::engine
