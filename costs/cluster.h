@@ -7,27 +7,29 @@
 
 #include "costs/dtype.h"
 
-/// A cluster description, as costs/clusters/*.json holds it (each constant there with its source).
+/// A cluster description, as costs/clusters/*.json holds it (each constant there with its source; docs/clusters.md).
 namespace autopar::costs {
 
 /// One kind of accelerator.
 struct Device {
   std::string name;
   std::int64_t memory_bytes = 0;
-  std::map<DType, double> matmul_flops;   ///< achievable (not peak) flop/s of large matmuls, per dtype
-  double vector_flops = 0;                ///< flop/s of pointwise work (float32)
-  double memory_bandwidth = 0;            ///< achievable bytes/s
-  double launch_s = 0;                    ///< seconds of one kernel's launch gap
+  std::int64_t multiprocessors = 1;      ///< units that work on one tile of a matmul each (a GPU's SMs)
+  std::map<DType, double> matmul_flops;  ///< achievable (not peak) flop/s of large matmuls, per dtype
+  double vector_flops = 0;               ///< flop/s of pointwise work, and of matmuls in dtypes not in matmul_flops
+  double memory_bandwidth = 0;           ///< achievable bytes/s
+  double launch_s = 0;                   ///< seconds of one kernel's launch gap
 };
 
 /// How the devices of one level of the cluster talk to each other. Levels go from inside (a node) to outside.
 struct Link {
-  std::string name;                 ///< "nvlink", "infiniband"
-  std::int64_t group = 0;           ///< devices that this level joins (inside a node: 8); 0: all
-  double bandwidth = 0;             ///< bytes/s each way of one device's port, achievable
-  double base_latency_s = 0;        ///< of starting a collective
-  double hop_latency_s = 0;         ///< per step of a ring or tree
-  bool multicast = false;           ///< in-switch reduction (NVLS): an all-reduce sends each byte once
+  std::string name;                ///< "nvlink", "infiniband"
+  std::int64_t group = 0;          ///< devices that this level joins (inside a node: 8); 0: all
+  double bandwidth = 0;            ///< bytes/s each way of one device's port, achievable
+  double base_latency_s = 0;       ///< of starting a collective whose outermost level this is
+  double hop_latency_s = 0;        ///< per step of a ring or tree
+  double multicast_bandwidth = 0;  ///< bytes/s of a port when the switch reduces and multicasts (NVLS); 0: it can't
+  double multicast_latency_s = 0;  ///< of such an all-reduce, beyond the base latency
 };
 
 struct Cluster {
