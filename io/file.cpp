@@ -1,0 +1,201 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "io/input_error.h"
+
+namespace autopar::io {
+namespace {
+
+/// JSON parsers read a little past the end; with this much spare capacity they need not copy the text.
+constexpr std::size_t kPadding = 64;
+
+[[noreturn]] void fail_errno(const std::string& path, std::string_view what) {
+  throw InputError(path, "", fmt::format("{}: {}", what, std::strerror(errno)));
+}
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+  int close() { return ::close(std::exchange(fd_, -1)); }
+
+ private:
+  int fd_;
+};
+
+[[noreturn]] void fail_too_large(const std::string& path) {
+  throw InputError(path, "", fmt::format("larger than {} MiB", kMaxFileBytes >> 20));
+}
+
+std::string read_raw(const std::string& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) fail_errno(path, "cannot open");
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) fail_errno(path, "cannot read");
+  if (S_ISDIR(info.st_mode)) throw InputError(path, "", "is a directory, not a file");
+  if (info.st_size > kMaxFileBytes) fail_too_large(path);
+
+  std::string content;
+  std::size_t size = 0;
+  std::size_t room = static_cast<std::size_t>(info.st_size) + 1;  // one more than expected, to see the end
+  while (true) {
+    content.reserve(size + room + kPadding);
+    content.resize(size + room);
+    const ssize_t got = ::read(file.get(), content.data() + size, room);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno(path, "cannot read");
+    size += static_cast<std::size_t>(got);
+    if (got == 0) break;
+    if (size > static_cast<std::size_t>(kMaxFileBytes)) fail_too_large(path);
+    room = std::max<std::size_t>(room - static_cast<std::size_t>(got), 1 << 16);
+  }
+  content.resize(size);
+  return content;
+}
+
+bool is_gzip(std::string_view content) { return content.starts_with("\x1f\x8b"); }
+
+class Inflater {
+ public:
+  Inflater() {
+    constexpr int kGzipOnly = 16 + MAX_WBITS;
+    if (inflateInit2(&stream_, kGzipOnly) != Z_OK) throw std::bad_alloc();
+  }
+  ~Inflater() { inflateEnd(&stream_); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  z_stream& stream() { return stream_; }
+
+ private:
+  z_stream stream_{};
+};
+
+/// Decompresses all members of a gzip file.
+std::string inflate_all(const std::string& path, const std::string& packed) {
+  Inflater inflater;
+  z_stream& stream = inflater.stream();
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(packed.size());
+  std::string content;
+  std::size_t size = 0;
+  std::size_t room = packed.size() * 8 + (1 << 12);
+  while (true) {
+    room = std::min(room, static_cast<std::size_t>(kMaxFileBytes) + 1 - size);
+    content.reserve(size + room + kPadding);
+    content.resize(size + room);
+    stream.next_out = reinterpret_cast<Bytef*>(content.data() + size);
+    stream.avail_out = static_cast<uInt>(room);
+    const int result = inflate(&stream, Z_NO_FLUSH);
+    size = content.size() - stream.avail_out;
+    const std::size_t offset = packed.size() - stream.avail_in;
+    if (size > static_cast<std::size_t>(kMaxFileBytes)) fail_too_large(path);
+    if (result == Z_STREAM_END) {
+      if (stream.avail_in == 0) break;
+      inflateReset(&stream);  // another member follows
+    } else if (result == Z_DATA_ERROR || result == Z_NEED_DICT) {
+      throw InputError(path, fmt::format("byte {}", offset),
+                       fmt::format("damaged gzip data ({})", stream.msg != nullptr ? stream.msg : "no data"));
+    } else if (result != Z_OK && result != Z_BUF_ERROR) {
+      throw std::bad_alloc();
+    } else if (stream.avail_in == 0 && stream.avail_out > 0) {
+      throw InputError(path, fmt::format("byte {}", offset), "the gzip data ends too early: the file is cut off");
+    }
+    room = stream.avail_out > 0 ? stream.avail_out : size;
+  }
+  content.resize(size);
+  return content;
+}
+
+/// A file that is deleted again unless it is renamed to its final name.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& target) : target_(target) {
+    const std::filesystem::path path(target);
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      const std::string name = fmt::format(".{}.{}.{}.tmp", path.filename().string(), ::getpid(), attempt);
+      name_ = (path.parent_path() / name).string();
+      fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (fd_ >= 0 || errno != EEXIST) break;
+    }
+    if (fd_ < 0) fail_errno(target, "cannot write");
+  }
+  ~TemporaryFile() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!renamed_) ::unlink(name_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void write(std::string_view content) {
+    while (!content.empty()) {
+      const ssize_t put = ::write(fd_, content.data(), content.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) fail_errno(target_, "cannot write");
+      content.remove_prefix(static_cast<std::size_t>(put));
+    }
+  }
+
+  void rename_to_target() {
+    if (::fsync(fd_) != 0 || ::close(std::exchange(fd_, -1)) != 0) fail_errno(target_, "cannot write");
+    if (::rename(name_.c_str(), target_.c_str()) != 0) fail_errno(target_, "cannot write");
+    renamed_ = true;
+  }
+
+ private:
+  std::string target_;
+  std::string name_;
+  int fd_ = -1;
+  bool renamed_ = false;
+};
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path) {
+  std::string content = read_raw(path);
+  return is_gzip(content) ? inflate_all(path, content) : content;
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  TemporaryFile file(path);
+  file.write(content);
+  file.rename_to_target();
+  // The file is complete either way; only whether its name survives a power failure depends on the folder.
+  FileDescriptor folder(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() >= 0) ::fsync(folder.get());
+}
+
+void check_writable(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    throw InputError(path, "", S_ISDIR(info.st_mode) ? "is a directory, not a file" : "is not an ordinary file");
+  }
+  if (::access(folder_of(path).c_str(), W_OK | X_OK) != 0) fail_errno(path, "cannot write there");
+}
+
+std::string content_hash(std::string_view content) {
+  return fmt::format("xxh3:{:016x}", XXH3_64bits(content.data(), content.size()));
+}
+
+}  // namespace autopar::io

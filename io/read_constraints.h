@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "costs/cluster.h"
+#include "costs/mesh.h"
+#include "io/json.h"
+#include "io/read_graph.h"
+#include "partition/problem.h"
+
+namespace autopar::io {
+
+/// A constraints file (docs/constraints.md), not yet resolved against a graph.
+struct ConstraintsFile {
+  JsonValue constraints;
+  std::string hash;
+  std::shared_ptr<const JsonDocument> document;  ///< keeps `constraints` alive
+};
+
+/// Throws InputError if the file is not a constraints file.
+ConstraintsFile read_constraints(const std::string& path);
+
+/// Pins of all `layers`: where two layers speak of one tensor and mesh dim, the later wins; within a layer that is a
+/// contradiction. The memory limit is the cluster's device memory unless a layer sets it.
+/// Throws InputError for a pattern that matches nothing, a contradiction (naming both sources), a mesh dim that is not
+/// there, and a placement that the tensor cannot have (with the reason).
+partition::Pins resolve_constraints(const std::vector<JsonValue>& layers, const GraphFile& graph,
+                                    const costs::Mesh& mesh, const costs::Cluster& cluster);
+
+}  // namespace autopar::io
