@@ -1,0 +1,219 @@
+#include "io/write_plan.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "costs/placement.h"
+#include "io/plan_totals.h"
+
+namespace autopar::io {
+namespace {
+
+using costs::Placements;
+
+constexpr std::array<std::string_view, 4> kStatusNames = {"optimal", "limit_reached", "infeasible", "no_solution"};
+constexpr std::array<std::string_view, 4> kOutputRoleNames = {"loss", "output", "gradient", "mutation"};
+
+std::string_view phase_name(costs::Phase phase) { return phase == costs::Phase::kForward ? "forward" : "backward"; }
+
+/// `text` as a JSON string.
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+
+/// Writes straight into one buffer: a DOM of a large plan would cost more than the search's own bookkeeping.
+class PlanWriter {
+ public:
+  PlanWriter(const partition::Problem& problem, const partition::Plan& plan)
+      : problem_(problem), plan_(plan), graph_(problem.graph) {}
+
+  std::string write(const engine::Solution& solution, const PlanSource& source, const std::optional<RunInfo>& run) {
+    write_head(solution, source);
+    write_totals();
+    write_parameters(source);
+    write_nodes();
+    write_redistributions();
+    write_outputs();
+    if (run) write_run(solution.stats, *run);
+    put("\n}}\n");
+    return fmt::to_string(buffer_);
+  }
+
+ private:
+  template <typename... Args>
+  void put(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Args>(args)...);
+  }
+
+  template <typename List, typename PutItem>
+  void put_list(const List& list, std::string_view separator, const PutItem& put_item) {
+    bool first = true;
+    for (const auto& item : list) {
+      if (!first) put("{}", separator);
+      first = false;
+      put_item(item);
+    }
+  }
+
+  void put_strings(const std::vector<std::string>& list) {
+    put("[");
+    put_list(list, ", ", [&](const std::string& item) { put("{}", quoted(item)); });
+    put("]");
+  }
+
+  void put_placements(const Placements& placements) {
+    put("[");
+    for (int i = 0; i < plan_.mesh.rank(); ++i) {
+      put("{}\"{}\"", i > 0 ? ", " : "", costs::to_string(placements[i]));
+    }
+    put("]");
+  }
+
+  void put_value(costs::ValueRef value) {
+    put("\"value\": {}, \"output\": {}", quoted(graph_.nodes[static_cast<std::size_t>(value.node)].key), value.output);
+  }
+
+  void write_head(const engine::Solution& solution, const PlanSource& source) {
+    put("{{\n\"format\": \"autopar-plan\",\n\"version\": 1,\n\"producer\": {},\n", quoted(source.producer));
+    put("\"model\": {{\"name\": {}, \"graph_hash\": {}, \"hash\": {}}},\n", quoted(graph_.name), quoted(graph_.hash),
+        quoted(source.model_hash));
+    put("\"mesh\": {{\"shape\": [{}], \"dim_names\": ", fmt::join(plan_.mesh.shape, ", "));
+    put_strings(plan_.mesh.dim_names);
+    put("}},\n\"cluster\": {{\"name\": {}, \"hash\": {}}},\n", quoted(problem_.cluster.name),
+        quoted(source.cluster_hash));
+    put("\"constraints_hash\": {},\n", source.constraints_hash.empty() ? "null" : quoted(source.constraints_hash));
+    put("\"result\": {{\"status\": \"{}\", \"cost_ps\": {}, \"bound_ps\": {}, \"gap\": {:.6g}}},\n",
+        status_name(solution.status), solution.cost, solution.bound, relative_gap(solution));
+  }
+
+  void write_totals() {
+    put("\"totals\": {{\"cost_ps\": {}, \"compute_ps\": {}, \"communication_ps\": {}, ", plan_.cost_ps,
+        plan_.compute_ps, plan_.communication_ps);
+    put("\"parameter_bytes\": {}, \"memory_limit_bytes\": {}, \"communication\": [\n", plan_.parameter_bytes,
+        plan_.memory_limit_bytes);
+    put_list(communication_totals(plan_), ",\n", [&](const CommunicationTotal& total) {
+      put("{{\"collective\": \"{}\", \"mesh_dims\": ", costs::step_name(total.kind));
+      put_strings(mesh_dim_names(total.mesh_dims, plan_.mesh));
+      put(", \"count\": {}, \"bytes\": {}, \"time_ps\": {}}}", total.count, total.bytes, total.time_ps);
+    });
+    put("\n]}},\n");
+  }
+
+  void write_parameters(const PlanSource& source) {
+    std::vector<std::pair<const std::string*, std::size_t>> names;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].role != costs::Role::kParameter) continue;
+      names.emplace_back(&graph_.nodes[i].name, i);
+      for (const std::string& alias : source.aliases[i]) names.emplace_back(&alias, i);
+    }
+    put("\"parameters\": {{\n");
+    put_list(names, ",\n", [&](const auto& name) {
+      put("{}: ", quoted(*name.first));
+      put_placements(plan_.nodes[name.second].outputs[0]);
+    });
+    put("\n}},\n");
+  }
+
+  void write_nodes() {
+    put("\"nodes\": {{\n");
+    std::size_t index = 0;
+    put_list(plan_.nodes, ",\n", [&](const partition::NodeChoice& choice) {
+      const costs::Node& node = graph_.nodes[index++];
+      put("{}: {{\"inputs\": [", quoted(node.key));
+      put_list(choice.inputs, ", ", [&](const Placements& input) { put_placements(input); });
+      put("], \"outputs\": [");
+      std::size_t output = 0;
+      put_list(choice.outputs, ", ", [&](const Placements& placements) {
+        if (node.outputs[output++]) {
+          put_placements(placements);
+        } else {
+          put("null");
+        }
+      });
+      put("], \"compute_ps\": {}}}", choice.compute_ps);
+    });
+    put("\n}},\n");
+  }
+
+  void write_redistributions() {
+    put("\"redistributions\": [\n");
+    put_list(plan_.redistributions, ",\n", [&](const partition::Redistribution& redistribution) {
+      put("{{");
+      put_value(redistribution.value);
+      put(", \"phase\": \"{}\", \"from\": ", phase_name(redistribution.phase));
+      put_placements(redistribution.from);
+      put(", \"to\": ");
+      put_placements(redistribution.to);
+      put(", \"dtype\": \"{}\", \"steps\": [", costs::dtype_name(graph_.meta(redistribution.value).dtype));
+      put_list(redistribution.steps, ", ", [&](const costs::RedistributeStep& step) { put_step(step); });
+      put("], \"uses\": [");
+      put_list(redistribution.uses, ", ", [&](const partition::Redistribution::Use& use) { put_use(use); });
+      put("]}}");
+    });
+    put("\n],\n");
+  }
+
+  void put_step(const costs::RedistributeStep& step) {
+    put("{{\"step\": \"{}\", \"mesh_dims\": ", costs::step_name(step.kind));
+    put_strings(mesh_dim_names(step.mesh_dims, plan_.mesh));
+    put(", \"to\": ");
+    put_placements(step.to);
+    put(", \"bytes\": {}, \"time_ps\": {}}}", step.bytes, step.time_ps);
+  }
+
+  void put_use(const partition::Redistribution::Use& use) {
+    if (use.input < 0) {
+      put("{{\"graph_output\": {}}}", use.node);
+    } else {
+      put("{{\"node\": {}, \"input\": {}}}", quoted(graph_.nodes[static_cast<std::size_t>(use.node)].key), use.input);
+    }
+  }
+
+  void write_outputs() {
+    put("\"outputs\": [\n");
+    std::size_t index = 0;
+    put_list(plan_.outputs, ",\n", [&](const Placements& placements) {
+      const costs::GraphOutput& output = graph_.outputs[index++];
+      put("{{");
+      put_value(output.value);
+      put(", \"role\": \"{}\", ", kOutputRoleNames[static_cast<std::size_t>(output.role)]);
+      if (output.of >= 0) put("\"of\": {}, ", quoted(graph_.nodes[static_cast<std::size_t>(output.of)].key));
+      put("\"placements\": ");
+      put_placements(placements);
+      put("}}");
+    });
+    put("\n]");
+  }
+
+  void write_run(const engine::Stats& stats, const RunInfo& run) {
+    put(",\n\"run\": {{\"ranks\": {}, \"threads\": {}, ", run.ranks, run.threads);
+    put("\"read_s\": {:.3f}, \"build_s\": {:.3f}, \"solve_s\": {:.3f}, ", run.read_s, run.build_s, run.solve_s);
+    put("\"presolve_s\": {:.3f}, \"bound_s\": {:.3f}, \"search_s\": {:.3f}, ", stats.presolve_s, stats.bound_s,
+        stats.search_s);
+    put("\"variables\": {}, \"variables_after_presolve\": {}, \"values_after_fixing\": {}, \"sweeps\": {}, ",
+        stats.variables, stats.variables_after_presolve, stats.values_after_fixing, stats.sweeps);
+    put("\"segments\": {}, \"segment_classes\": {}, \"tasks\": {}, \"branch_nodes\": {}}}", stats.segments,
+        stats.segment_classes, stats.tasks, stats.branch_nodes);
+  }
+
+  const partition::Problem& problem_;
+  const partition::Plan& plan_;
+  const costs::Graph& graph_;
+  fmt::memory_buffer buffer_;
+};
+
+}  // namespace
+
+std::string_view status_name(engine::Status status) { return kStatusNames[static_cast<std::size_t>(status)]; }
+
+double relative_gap(const engine::Solution& solution) {
+  if (solution.cost <= solution.bound) return 0;
+  return static_cast<double>(solution.cost - solution.bound) / static_cast<double>(solution.cost);
+}
+
+std::string format_plan(const partition::Problem& problem, const partition::Plan& plan,
+                        const engine::Solution& solution, const PlanSource& source, const std::optional<RunInfo>& run) {
+  return PlanWriter(problem, plan).write(solution, source, run);
+}
+
+}  // namespace autopar::io

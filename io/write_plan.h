@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/solve.h"
+#include "partition/plan.h"
+#include "partition/problem.h"
+
+namespace autopar::io {
+
+/// Where a plan comes from.
+struct PlanSource {
+  std::string producer;                           ///< "autopar-search 0.1.0"
+  std::string model_hash;                         ///< content_hash of the model file
+  std::string cluster_hash;                       ///< of the cluster file or inline description
+  std::string constraints_hash;                   ///< of the constraints file; empty: there was none
+  std::vector<std::vector<std::string>> aliases;  ///< per node: further names of a tied parameter
+};
+
+/// How a plan was found: what differs from run to run.
+struct RunInfo {
+  int ranks = 1;
+  int threads = 0;
+  double read_s = 0;
+  double build_s = 0;
+  double solve_s = 0;
+};
+
+/// "optimal", "limit_reached", "infeasible", "no_solution".
+std::string_view status_name(engine::Status status);
+
+/// (cost - bound) / cost, 0 if both are equal. Requires: the solution has an assignment.
+double relative_gap(const engine::Solution& solution);
+
+/// The text of plan.json (docs/plan-json.md): one line per node and redistribution, in the graph's order, so that plans
+/// can be compared line by line. Without `run` it is byte-identical for equal input, however the plan was found.
+std::string format_plan(const partition::Problem& problem, const partition::Plan& plan,
+                        const engine::Solution& solution, const PlanSource& source, const std::optional<RunInfo>& run);
+
+}  // namespace autopar::io
