@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -15,6 +16,7 @@ struct Options {
   double gap = 0;             ///< stop when (cost - bound) / cost is at most this
   double time_limit_s = 0;    ///< 0: none
   int threads = 0;            ///< TBB threads of this rank; 0: all cores
+  std::size_t max_rows = std::size_t{1} << 20;  ///< of one relation in memory; above it the search branches
 };
 
 enum class Status : std::uint8_t {

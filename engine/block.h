@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/cost_network.h"
+#include "engine/relation.h"
+
+namespace autopar::engine {
+
+/// A piece of the search, complete in itself: it travels between ranks. All costs are reparametrised, so every part is
+/// >= 0 and a partial solution whose parts sum to more than the gap is cut.
+struct Block {
+  struct Variable {
+    /// Per value; kForbidden: not allowed here. Of a kept variable they are not charged: they only help to cut.
+    std::vector<Cost> costs;
+    std::vector<Cost> prices;         ///< per value: price of its usage, part of `costs`; empty: 0
+    std::vector<std::int64_t> usage;  ///< values x points; empty: none
+    /// See Domain::levels.
+    std::vector<std::vector<std::int32_t>> levels;
+    bool keep = false;                ///< stays in the result's scope
+  };
+  struct Edge {
+    std::int32_t u = -1;
+    std::int32_t v = -1;
+    std::vector<Cost> costs;  ///< values of u x values of v
+  };
+
+  std::vector<Variable> variables;
+  std::vector<Edge> edges;
+  std::vector<std::int64_t> capacity;  ///< per usage point
+  Cost gap = 0;
+};
+
+/// Ends a search early when its time is over. Threads only read it.
+struct Deadline {
+  std::chrono::steady_clock::time_point at = std::chrono::steady_clock::time_point::max();
+  bool passed() const { return std::chrono::steady_clock::now() >= at; }
+};
+
+struct BlockOptions {
+  std::size_t max_rows = std::size_t{1} << 20;  ///< of one relation; above it the search branches
+  int max_depth = 24;                           ///< of branching, before it gives up
+};
+
+struct BlockResult {
+  enum class Outcome : std::uint8_t { kDone, kTooLarge, kStopped };
+  Outcome outcome = Outcome::kDone;
+  /// Over the kept variables. With none kept: rows with an empty key, none if no solution lies within the gap.
+  std::shared_ptr<const Relation> relation;
+  std::int64_t branch_nodes = 0;
+  /// kTooLarge: the variable whose values would have to be split.
+  std::int32_t widest = -1;
+};
+
+/// Bucket elimination (Dechter 1999) over the tuples within the gap, given relations joined in. Sequential. Relations
+/// keep their origins, so values() can find the eliminated variables' values.
+BlockResult eliminate(const Block& block, const std::vector<std::shared_ptr<const Relation>>& given,
+                      const BlockOptions& options, const Deadline& deadline);
+
+/// Depth-first branch and bound on top of eliminate(): where a relation grows too large, splits the widest variable's
+/// values by their branching levels and searches the parts, in parallel (TBB). The result does not depend on the number
+/// of threads. The rows have no origins.
+BlockResult search(const Block& block, const BlockOptions& options, const Deadline& deadline);
+
+/// Values of the variables that were eliminated on the way to row `row` of `relation`, and the rows of given relations
+/// that it used: values[variable], given_rows[tag]. Entries not on the way stay as they are.
+void trace(const Relation& relation, std::size_t row, std::vector<std::int32_t>& values,
+           std::vector<std::int32_t>& given_rows);
+
+}  // namespace autopar::engine

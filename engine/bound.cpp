@@ -1,0 +1,156 @@
+#include "engine/bound.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "engine/index.h"
+
+namespace autopar::engine {
+namespace {
+
+/// Sweeps after a small change of the prices, and how often the price interval is halved.
+constexpr int kSweepsPerPrice = 6;
+constexpr int kHalvings = 14;
+
+bool has_forbidden(const Table& table) {
+  return std::any_of(table.costs.begin(), table.costs.end(), [](Cost cost) { return cost >= kForbidden; });
+}
+
+/// Keeps the values of `self` that have an allowed partner across `edge`. Returns whether any went.
+bool revise(const CostNetwork& network, const Edge& edge, bool self_is_u, LiveValues& live) {
+  const Table& table = network.tables[ix(edge.table)];
+  const Projection& own = network.projections[ix(self_is_u ? edge.project_u : edge.project_v)];
+  const Projection& other = network.projections[ix(self_is_u ? edge.project_v : edge.project_u)];
+  std::vector<std::int32_t>& values = live[ix(self_is_u ? edge.u : edge.v)];
+  const std::vector<std::int32_t>& partners = live[ix(self_is_u ? edge.v : edge.u)];
+  const std::size_t before = values.size();
+  std::erase_if(values, [&](std::int32_t x) {
+    return std::none_of(partners.begin(), partners.end(), [&](std::int32_t y) {
+      return (self_is_u ? table.at(own[ix(x)], other[ix(y)]) : table.at(other[ix(y)], own[ix(x)])) < kForbidden;
+    });
+  });
+  return values.size() < before;
+}
+
+/// One price of a dual, found by bisection.
+class PriceSearch {
+ public:
+  PriceSearch(Dual& dual, Cost enough, const std::function<void(const std::vector<std::int32_t>&)>& visit)
+      : dual_(dual), enough_(enough), visit_(visit), best_(dual) {}
+
+  void run(std::size_t point) {
+    std::int64_t low = 0;
+    std::int64_t high = first_price(point);
+    if (high == 0 || fits(point, low)) return;
+    while (!fits(point, high) && high < kMaxPrice) {
+      low = high;
+      high *= 4;
+    }
+    for (int i = 0; i < kHalvings && high - low > 1 && dual_.bound() <= enough_; ++i) {
+      const std::int64_t middle = low + (high - low) / 2;
+      (fits(point, middle) ? high : low) = middle;
+    }
+    dual_.restore(best_);
+  }
+
+  int sweeps() const { return sweeps_; }
+
+ private:
+  static constexpr std::int64_t kMaxPrice = std::int64_t{1} << 58;
+
+  /// A price at which the point's usage weighs as much as a hundredth of the bound.
+  std::int64_t first_price(std::size_t point) const {
+    std::int64_t most = 0;
+    for (const CoreVariable& variable : dual_.core().variables()) {
+      if (variable.usage.empty() || std::cmp_less(point, variable.first_point) ||
+          std::cmp_greater_equal(point, variable.last_point)) {
+        continue;
+      }
+      most += *std::max_element(variable.usage.begin(), variable.usage.end());
+    }
+    if (most == 0) return 0;
+    const double scale = static_cast<double>(std::max<Cost>(dual_.bound(), 100)) / 100.0;
+    const double price = scale / static_cast<double>(most) * static_cast<double>(std::int64_t{1} << kPriceShift);
+    return static_cast<std::int64_t>(std::clamp(price, 1.0, static_cast<double>(kMaxPrice)));
+  }
+
+  /// Moves to `price` and tells whether the rounded assignment fits at `point`.
+  bool fits(std::size_t point, std::int64_t price) {
+    Prices prices = dual_.prices();
+    if (prices[point] != price) {
+      prices[point] = price;
+      dual_.set_prices(prices);
+    }
+    sweeps_ += converge(dual_, enough_, kSweepsPerPrice);
+    if (dual_.bound() > best_.bound()) best_.restore(dual_);
+    const std::vector<std::int32_t> rounded = dual_.round();
+    visit_(rounded);
+    return usage_of(dual_.core(), rounded)[point] <= dual_.core().capacity()[point];
+  }
+
+  Dual& dual_;
+  Cost enough_;
+  const std::function<void(const std::vector<std::int32_t>&)>& visit_;
+  Dual best_;
+  int sweeps_ = 0;
+};
+
+}  // namespace
+
+bool propagate(const CostNetwork& network, LiveValues& live) {
+  std::map<std::int32_t, bool> can_forbid;
+  for (const Edge& edge : network.edges) {
+    const auto [entry, is_new] = can_forbid.try_emplace(edge.table);
+    if (is_new) entry->second = has_forbidden(network.tables[ix(edge.table)]);
+  }
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    const std::vector<Cost>& costs = network.domain(v).costs;
+    std::erase_if(live[ix(v)], [&](std::int32_t x) { return costs[ix(x)] >= kForbidden; });
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Edge& edge : network.edges) {
+      if (!can_forbid[edge.table]) continue;
+      changed |= revise(network, edge, true, live);
+      changed |= revise(network, edge, false, live);
+    }
+  }
+  return std::none_of(live.begin(), live.end(), [](const auto& values) { return values.empty(); });
+}
+
+int converge(Dual& dual, Cost enough, int max_sweeps) {
+  int idle = 0;
+  for (int sweep = 1; sweep <= max_sweeps; ++sweep) {
+    const Cost before = dual.bound();
+    dual.sweep();
+    const Cost gain = dual.bound() - before;
+    idle = gain * 10'000'000 < std::abs(dual.bound()) ? idle + 1 : 0;
+    if (idle == 3 || dual.bound() > enough) return sweep;
+  }
+  return max_sweeps;
+}
+
+std::vector<std::int64_t> usage_of(const Core& core, const std::vector<std::int32_t>& rounded) {
+  std::vector<std::int64_t> usage(core.capacity().size(), 0);
+  for (std::size_t v = 0; v < rounded.size(); ++v) {
+    const CoreVariable& variable = core.variables()[v];
+    if (variable.usage.empty()) continue;
+    for (std::int32_t t = variable.first_point; t < variable.last_point; ++t) {
+      usage[ix(t)] += variable.usage[ix(rounded[v])];
+    }
+  }
+  return usage;
+}
+
+int search_prices(Dual& dual, Cost enough, const std::function<void(const std::vector<std::int32_t>&)>& visit) {
+  // A second pass corrects the first price for what the later ones changed.
+  const std::size_t points = dual.core().capacity().size();
+  PriceSearch search(dual, enough, visit);
+  for (int pass = 0; pass < (points > 1 ? 2 : 1); ++pass) {
+    for (std::size_t point = 0; point < points; ++point) search.run(point);
+  }
+  return search.sweeps();
+}
+
+}  // namespace autopar::engine

@@ -1,0 +1,189 @@
+#include "engine/core.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "engine/index.h"
+
+namespace autopar::engine {
+
+LiveValues all_values(const CostNetwork& network) {
+  LiveValues live(network.variables.size());
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    live[ix(v)].resize(ix(network.domain(v).size()));
+    std::iota(live[ix(v)].begin(), live[ix(v)].end(), 0);
+  }
+  return live;
+}
+
+Core::Core(const CostNetwork& network, const LiveValues& live) : variables_(network.variables.size()) {
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    CoreVariable& variable = variables_[ix(v)];
+    for (std::int32_t x : live[ix(v)]) variable.costs.push_back(network.domain(v).costs[ix(x)]);
+  }
+  for (const Edge& edge : network.edges) add_edge(network, edge, live);
+  for (CoreVariable& variable : variables_) {
+    if (variable.costs.size() == 1) {
+      constant_ = add(constant_, variable.costs[0]);
+      variable.costs[0] = 0;
+    }
+  }
+  for (std::size_t e = 0; e < edges_.size(); ++e) {
+    variables_[ix(edges_[e].u.variable)].edges.push_back(static_cast<std::int32_t>(e));
+    variables_[ix(edges_[e].v.variable)].edges.push_back(static_cast<std::int32_t>(e));
+  }
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    std::vector<std::int32_t>& around = variables_[ix(v)].edges;
+    std::sort(around.begin(), around.end(), [&](std::int32_t a, std::int32_t b) {
+      return std::pair(other_end(a, v).variable, a) < std::pair(other_end(b, v).variable, b);
+    });
+  }
+  set_usage_points(network, live);
+}
+
+const CoreEnd& Core::end(std::int32_t edge, std::int32_t variable) const {
+  const CoreEdge& e = edges_[ix(edge)];
+  return e.u.variable == variable ? e.u : e.v;
+}
+
+const CoreEnd& Core::other_end(std::int32_t edge, std::int32_t variable) const {
+  const CoreEdge& e = edges_[ix(edge)];
+  return e.u.variable == variable ? e.v : e.u;
+}
+
+const Core::Compacted& Core::compact(const CostNetwork& network, std::int32_t projection,
+                                     const std::vector<std::int32_t>& live) {
+  const auto [entry, is_new] = compacted_.try_emplace({projection, live});
+  if (is_new) {
+    const Projection& all = network.projections[ix(projection)];
+    Projection& states = entry->second.states;
+    for (std::int32_t x : live) states.push_back(all[ix(x)]);
+    std::sort(states.begin(), states.end());
+    states.erase(std::unique(states.begin(), states.end()), states.end());
+    Projection state_of;
+    for (std::int32_t x : live) {
+      const auto where = std::lower_bound(states.begin(), states.end(), all[ix(x)]);
+      state_of.push_back(static_cast<std::int32_t>(where - states.begin()));
+    }
+    entry->second.state_of = std::make_shared<const Projection>(std::move(state_of));
+  }
+  return entry->second;
+}
+
+std::shared_ptr<const CoreTable> Core::restrict_table(const CostNetwork& network, std::int32_t table,
+                                                      const Projection& rows, const Projection& cols) {
+  std::vector<std::int32_t> key{table, static_cast<std::int32_t>(rows.size())};
+  key.insert(key.end(), rows.begin(), rows.end());
+  key.insert(key.end(), cols.begin(), cols.end());
+  const auto [entry, is_new] = tables_.try_emplace(std::move(key));
+  if (is_new) {
+    auto made = std::make_shared<CoreTable>();
+    made->rows = static_cast<std::int32_t>(rows.size());
+    made->cols = static_cast<std::int32_t>(cols.size());
+    const Table& whole = network.tables[ix(table)];
+    made->by_row.reserve(rows.size() * cols.size());
+    made->by_col.resize(rows.size() * cols.size());
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      for (std::size_t c = 0; c < cols.size(); ++c) {
+        const Cost cost = std::min(whole.at(rows[r], cols[c]), kForbidden);
+        made->by_row.push_back(cost);
+        made->by_col[c * rows.size() + r] = cost;
+      }
+    }
+    entry->second = std::move(made);
+  }
+  return entry->second;
+}
+
+void Core::add_edge(const CostNetwork& network, const Edge& edge, const LiveValues& live) {
+  const std::vector<std::int32_t>& live_u = live[ix(edge.u)];
+  const std::vector<std::int32_t>& live_v = live[ix(edge.v)];
+  const Table& table = network.tables[ix(edge.table)];
+  const Projection& project_u = network.projections[ix(edge.project_u)];
+  const Projection& project_v = network.projections[ix(edge.project_v)];
+  if (live_u.size() == 1 || live_v.size() == 1) {
+    // A decided end turns the edge into a cost on the other one.
+    const bool u_decided = live_u.size() == 1;
+    CoreVariable& open = variables_[ix(u_decided ? edge.v : edge.u)];
+    const std::vector<std::int32_t>& values = u_decided ? live_v : live_u;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Cost cost = u_decided ? table.at(project_u[ix(live_u[0])], project_v[ix(values[i])])
+                                  : table.at(project_u[ix(values[i])], project_v[ix(live_v[0])]);
+      open.costs[i] = add(open.costs[i], std::min(cost, kForbidden));
+    }
+    return;
+  }
+  const Compacted& rows = compact(network, edge.project_u, live_u);
+  const Compacted& cols = compact(network, edge.project_v, live_v);
+  edges_.push_back({{edge.u, rows.state_of},
+                    {edge.v, cols.state_of},
+                    restrict_table(network, edge.table, rows.states, cols.states)});
+}
+
+void Core::set_usage_points(const CostNetwork& network, const LiveValues& live) {
+  if (network.usage_limit < 0) return;
+  // Usage can only be highest just before some life ends or, equally, just after the last start before that: keep the
+  // starts. Decided variables and the least usage of open ones come off the limit, so a point counts only if what is
+  // left could be exceeded, and a point whose open variables are all live at another point with no more room is implied.
+  std::set<std::int32_t> starts;
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    const Variable& variable = network.variables[ix(v)];
+    if (!network.domain(v).usage.empty() && variable.start < variable.end) starts.insert(variable.start);
+  }
+  struct Point {
+    std::int32_t time = 0;
+    std::int64_t base = 0;
+    std::int64_t extra = 0;
+    std::vector<std::int32_t> open;
+  };
+  std::vector<Point> points;
+  for (std::int32_t time : starts) {
+    Point point{time, 0, 0, {}};
+    for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+      const Variable& variable = network.variables[ix(v)];
+      const std::vector<std::int64_t>& usage = network.domain(v).usage;
+      if (usage.empty() || variable.start > time || variable.end <= time) continue;
+      std::int64_t least = usage[ix(live[ix(v)][0])];
+      std::int64_t most = least;
+      for (std::int32_t x : live[ix(v)]) {
+        least = std::min(least, usage[ix(x)]);
+        most = std::max(most, usage[ix(x)]);
+      }
+      point.base += least;
+      point.extra += most - least;
+      if (most > least) point.open.push_back(v);
+    }
+    if (point.base + point.extra > network.usage_limit) points.push_back(std::move(point));
+  }
+  std::vector<char> implied(points.size(), 0);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    for (std::size_t j = 0; j < points.size() && !implied[i]; ++j) {
+      if (i == j || implied[j] || points[j].base < points[i].base) continue;
+      implied[i] = std::includes(points[j].open.begin(), points[j].open.end(), points[i].open.begin(),
+                                 points[i].open.end());
+    }
+  }
+  std::vector<const Point*> kept;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!implied[i]) kept.push_back(&points[i]);
+  }
+  for (const Point* point : kept) capacity_.push_back(network.usage_limit - point->base);
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    const Variable& variable = network.variables[ix(v)];
+    const std::vector<std::int64_t>& usage = network.domain(v).usage;
+    if (usage.empty() || live[ix(v)].size() < 2) continue;
+    CoreVariable& open = variables_[ix(v)];
+    const auto before = [](const Point* point, std::int32_t time) { return point->time < time; };
+    open.first_point = static_cast<std::int32_t>(
+        std::lower_bound(kept.begin(), kept.end(), variable.start, before) - kept.begin());
+    open.last_point =
+        static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), variable.end, before) - kept.begin());
+    if (open.first_point == open.last_point) continue;
+    for (std::int32_t x : live[ix(v)]) open.usage.push_back(usage[ix(x)]);
+    const std::int64_t least = *std::min_element(open.usage.begin(), open.usage.end());
+    for (std::int64_t& amount : open.usage) amount -= least;  // the base counts it
+  }
+}
+
+}  // namespace autopar::engine

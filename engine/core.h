@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "engine/cost_network.h"
+
+namespace autopar::engine {
+
+/// The values that are still in question, per variable of a network, ascending.
+using LiveValues = std::vector<std::vector<std::int32_t>>;
+
+/// All values of all variables.
+LiveValues all_values(const CostNetwork& network);
+
+/// A table over live states only, both ways round so that either end reads contiguous rows.
+struct CoreTable {
+  std::int32_t rows = 0;
+  std::int32_t cols = 0;
+  std::vector<Cost> by_row;  ///< rows x cols
+  std::vector<Cost> by_col;  ///< cols x rows
+  Cost at(std::int32_t row, std::int32_t col) const {
+    return by_row[static_cast<std::size_t>(row) * static_cast<std::size_t>(cols) + static_cast<std::size_t>(col)];
+  }
+};
+
+/// One end of an edge.
+struct CoreEnd {
+  std::int32_t variable = -1;
+  std::shared_ptr<const Projection> state_of;  ///< state of each live value
+};
+
+struct CoreEdge {
+  CoreEnd u;
+  CoreEnd v;
+  std::shared_ptr<const CoreTable> table;  ///< rows: u's states
+};
+
+struct CoreVariable {
+  std::vector<Cost> costs;  ///< per live value, with the edges to decided neighbours folded in
+  std::vector<std::int64_t> usage;   ///< per live value; empty: none
+  std::int32_t first_point = 0;      ///< live at the usage points [first_point, last_point)
+  std::int32_t last_point = 0;
+  std::vector<std::int32_t> edges;   ///< in ascending order of the other end
+};
+
+/// A network restricted to live values, in a form made for sweeps: variables with one live value are folded away, tables
+/// hold live states only, equal tables are shared, and time points that another one implies are dropped.
+class Core {
+ public:
+  Core(const CostNetwork& network, const LiveValues& live);
+
+  const std::vector<CoreVariable>& variables() const { return variables_; }
+  const std::vector<CoreEdge>& edges() const { return edges_; }
+  /// Cost that no choice changes.
+  Cost constant() const { return constant_; }
+  /// What is left of the limit at each usage point for the variables that are still open. Negative: nothing fits.
+  const std::vector<std::int64_t>& capacity() const { return capacity_; }
+
+  /// The end of `edge` at `variable`, and the other one.
+  const CoreEnd& end(std::int32_t edge, std::int32_t variable) const;
+  const CoreEnd& other_end(std::int32_t edge, std::int32_t variable) const;
+
+ private:
+  std::shared_ptr<const CoreTable> restrict_table(const CostNetwork& network, std::int32_t table,
+                                                  const Projection& rows, const Projection& cols);
+  void add_edge(const CostNetwork& network, const Edge& edge, const LiveValues& live);
+  void set_usage_points(const CostNetwork& network, const LiveValues& live);
+
+  std::vector<CoreVariable> variables_;
+  std::vector<CoreEdge> edges_;
+  Cost constant_ = 0;
+  std::vector<std::int64_t> capacity_;
+
+  /// (projection, live values) -> compacted states and the original states they stand for.
+  struct Compacted {
+    std::shared_ptr<const Projection> state_of;
+    Projection states;
+  };
+  const Compacted& compact(const CostNetwork& network, std::int32_t projection,
+                           const std::vector<std::int32_t>& live);
+  std::map<std::pair<std::int32_t, std::vector<std::int32_t>>, Compacted> compacted_;
+  std::map<std::vector<std::int32_t>, std::shared_ptr<const CoreTable>> tables_;
+};
+
+}  // namespace autopar::engine

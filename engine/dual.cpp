@@ -1,0 +1,224 @@
+#include "engine/dual.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/index.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define AUTOPAR_VECTORISED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define AUTOPAR_VECTORISED
+#endif
+
+namespace autopar::engine {
+namespace {
+
+__extension__ using Wide = __int128;
+
+/// out[b] = min over a of table[a][b] - moved[a]: the hot spot of a sweep.
+AUTOPAR_VECTORISED void min_minus(const Cost* table, const Cost* moved, std::size_t rows, std::size_t cols, Cost* out) {
+  for (std::size_t b = 0; b < cols; ++b) out[b] = table[b] - moved[0];
+  for (std::size_t a = 1; a < rows; ++a) {
+    const Cost* row = table + a * cols;
+    const Cost shift = moved[a];
+    for (std::size_t b = 0; b < cols; ++b) {
+      const Cost here = row[b] - shift;
+      out[b] = here < out[b] ? here : out[b];
+    }
+  }
+}
+
+}  // namespace
+
+Dual::Dual(const Core& core) : core_(core), prices_(core.capacity().size(), 0), constant_(core.constant()) {
+  const std::vector<CoreVariable>& variables = core.variables();
+  taken_.assign(variables.size(), 0);
+  std::size_t most_edges = 0;
+  for (const CoreVariable& variable : variables) {
+    offset_.push_back(theta_.size());
+    theta_.insert(theta_.end(), variable.costs.begin(), variable.costs.end());
+    most_edges = std::max(most_edges, variable.edges.size());
+  }
+  push_.resize(most_edges);
+  for (const CoreEdge& edge : core.edges()) {
+    to_u_.emplace_back(ix(edge.table->rows), 0);
+    to_v_.emplace_back(ix(edge.table->cols), 0);
+  }
+  for (std::size_t v = 0; v < variables.size(); ++v) take_minimum(static_cast<std::int32_t>(v));
+}
+
+void Dual::restore(const Dual& other) {
+  prices_ = other.prices_;
+  constant_ = other.constant_;
+  theta_ = other.theta_;
+  taken_ = other.taken_;
+  to_u_ = other.to_u_;
+  to_v_ = other.to_v_;
+}
+
+Cost Dual::usage_price(std::int32_t variable, std::int32_t x) const {
+  const CoreVariable& self = core_.variables()[ix(variable)];
+  if (self.usage.empty()) return 0;
+  Wide price = 0;
+  for (std::int32_t t = self.first_point; t < self.last_point; ++t) price += prices_[ix(t)];
+  return static_cast<Cost>((price * self.usage[ix(x)]) >> kPriceShift);
+}
+
+void Dual::set_prices(const Prices& prices) {
+  const auto add_prices = [this](Cost sign) {
+    for (std::size_t v = 0; v < core_.variables().size(); ++v) {
+      const std::size_t count = core_.variables()[v].usage.size();
+      for (std::size_t x = 0; x < count; ++x) {
+        theta_[offset_[v] + x] += sign * usage_price(static_cast<std::int32_t>(v), static_cast<std::int32_t>(x));
+      }
+    }
+  };
+  add_prices(-1);
+  prices_ = prices;
+  add_prices(1);
+  for (std::size_t v = 0; v < core_.variables().size(); ++v) take_minimum(static_cast<std::int32_t>(v));
+}
+
+// For an assignment within the limit, Σ floor(price · usage) <= floor(Σ price · capacity): what pricing added to its cost
+// is at most this, so the constant less this bounds the cost itself.
+Cost Dual::price_of_capacity() const {
+  Wide total = 0;
+  for (std::size_t t = 0; t < prices_.size(); ++t) total += Wide{prices_[t]} * core_.capacity()[t];
+  return static_cast<Cost>(total >> kPriceShift);
+}
+
+Cost Dual::bound() const { return constant_ - price_of_capacity(); }
+
+Cost Dual::edge_cost(std::int32_t edge, std::int32_t row, std::int32_t col) const {
+  const Cost cost = core_.edges()[ix(edge)].table->at(row, col);
+  if (cost >= kForbidden) return kForbidden;
+  return cost - to_u_[ix(edge)][ix(row)] - to_v_[ix(edge)][ix(col)];
+}
+
+const std::vector<Cost>& Dual::message(std::int32_t edge, std::int32_t variable) const {
+  return core_.edges()[ix(edge)].u.variable == variable ? to_u_[ix(edge)] : to_v_[ix(edge)];
+}
+
+void Dual::take_minimum(std::int32_t variable) {
+  const auto first = theta_.begin() + static_cast<std::ptrdiff_t>(offset(variable));
+  const auto last = first + static_cast<std::ptrdiff_t>(core_.variables()[ix(variable)].costs.size());
+  const Cost least = *std::min_element(first, last);
+  if (least == 0) return;
+  for (auto value = first; value != last; ++value) *value -= least;
+  constant_ = add(constant_, least);
+  taken_[ix(variable)] += least;
+}
+
+void Dual::sweep() {
+  const auto count = static_cast<std::int32_t>(core_.variables().size());
+  for (std::int32_t v = 0; v < count; ++v) visit(v, true);
+  for (std::int32_t v = count - 1; v >= 0; --v) visit(v, false);
+}
+
+void Dual::visit(std::int32_t variable, bool forwards) {
+  const CoreVariable& self = core_.variables()[ix(variable)];
+  if (self.edges.empty()) return;
+  take_minimum(variable);
+  // Edges are in order of the other end: the earlier ones first.
+  const auto split = std::partition_point(self.edges.begin(), self.edges.end(), [&](std::int32_t edge) {
+    return core_.other_end(edge, variable).variable < variable;
+  });
+  const auto ahead_first = forwards ? split : self.edges.begin();
+  const auto ahead_last = forwards ? self.edges.end() : split;
+  const auto num_ahead = static_cast<std::size_t>(ahead_last - ahead_first);
+  const auto num_behind = self.edges.size() - num_ahead;
+  const auto parts = static_cast<Cost>(std::max(num_ahead, num_behind));
+  for (std::size_t i = 0; i < num_ahead; ++i) {
+    const std::int32_t edge = ahead_first[static_cast<std::ptrdiff_t>(i)];
+    const Projection& state_of = *core_.end(edge, variable).state_of;
+    std::vector<Cost>& amount = push_[i];
+    amount.assign(message(edge, variable).size(), kForbidden);
+    for (std::size_t x = 0; x < state_of.size(); ++x) {
+      Cost& least = amount[ix(state_of[x])];
+      least = std::min(least, theta_[offset(variable) + x]);
+    }
+    for (Cost& part : amount) part /= parts;
+  }
+  for (std::size_t i = 0; i < num_ahead; ++i) push(variable, ahead_first[static_cast<std::ptrdiff_t>(i)], push_[i]);
+  for (auto edge = ahead_first; edge != ahead_last; ++edge) {
+    pull(*edge, core_.other_end(*edge, variable).variable);
+  }
+}
+
+void Dual::push(std::int32_t variable, std::int32_t edge, const std::vector<Cost>& amount) {
+  const bool is_u = core_.edges()[ix(edge)].u.variable == variable;
+  std::vector<Cost>& moved = is_u ? to_u_[ix(edge)] : to_v_[ix(edge)];
+  for (std::size_t state = 0; state < amount.size(); ++state) moved[state] -= amount[state];
+  const Projection& state_of = *core_.end(edge, variable).state_of;
+  for (std::size_t x = 0; x < state_of.size(); ++x) theta_[offset(variable) + x] -= amount[ix(state_of[x])];
+}
+
+void Dual::pull(std::int32_t edge, std::int32_t into) {
+  const CoreEdge& e = core_.edges()[ix(edge)];
+  const bool into_v = e.v.variable == into;
+  const std::vector<Cost>& other = into_v ? to_u_[ix(edge)] : to_v_[ix(edge)];
+  std::vector<Cost>& moved = into_v ? to_v_[ix(edge)] : to_u_[ix(edge)];
+  pulled_.resize(moved.size());
+  min_minus(into_v ? e.table->by_row.data() : e.table->by_col.data(), other.data(), other.size(), moved.size(),
+            pulled_.data());
+  for (std::size_t state = 0; state < moved.size(); ++state) pulled_[state] -= moved[state];
+  for (std::size_t state = 0; state < moved.size(); ++state) moved[state] += pulled_[state];
+  const Projection& state_of = into_v ? *e.v.state_of : *e.u.state_of;
+  for (std::size_t y = 0; y < state_of.size(); ++y) theta_[offset(into) + y] += pulled_[ix(state_of[y])];
+}
+
+std::vector<std::vector<Cost>> Dual::reduced_costs() const {
+  std::vector<std::vector<Cost>> reduced;
+  std::vector<Cost> least;
+  for (std::size_t v = 0; v < core_.variables().size(); ++v) {
+    const CoreVariable& self = core_.variables()[v];
+    const auto variable = static_cast<std::int32_t>(v);
+    std::vector<Cost> costs(theta_.begin() + static_cast<std::ptrdiff_t>(offset_[v]),
+                            theta_.begin() + static_cast<std::ptrdiff_t>(offset_[v] + self.costs.size()));
+    for (std::int32_t edge : self.edges) {
+      const CoreEdge& e = core_.edges()[ix(edge)];
+      const bool is_v = e.v.variable == variable;
+      const std::vector<Cost>& other = is_v ? to_u_[ix(edge)] : to_v_[ix(edge)];
+      const std::vector<Cost>& own = is_v ? to_v_[ix(edge)] : to_u_[ix(edge)];
+      least.resize(own.size());
+      min_minus(is_v ? e.table->by_row.data() : e.table->by_col.data(), other.data(), other.size(), own.size(),
+                least.data());
+      const Projection& state_of = is_v ? *e.v.state_of : *e.u.state_of;
+      for (std::size_t x = 0; x < costs.size(); ++x) {
+        costs[x] = add(costs[x], least[ix(state_of[x])] - own[ix(state_of[x])]);
+      }
+    }
+    reduced.push_back(std::move(costs));
+  }
+  return reduced;
+}
+
+std::vector<std::int32_t> Dual::round() const {
+  std::vector<std::int32_t> chosen(core_.variables().size(), -1);
+  std::vector<Cost> least;
+  for (std::size_t v = 0; v < core_.variables().size(); ++v) {
+    const CoreVariable& self = core_.variables()[v];
+    const auto variable = static_cast<std::int32_t>(v);
+    Cost best = std::numeric_limits<Cost>::max();
+    for (std::size_t x = 0; x < self.costs.size(); ++x) {
+      Cost cost = theta_[offset_[v] + x];
+      for (std::int32_t edge : self.edges) {
+        const CoreEdge& e = core_.edges()[ix(edge)];
+        const CoreEnd& other = core_.other_end(edge, variable);
+        if (other.variable > variable) break;  // not chosen yet: its edge costs the least it can
+        const std::int32_t there = (*other.state_of)[ix(chosen[ix(other.variable)])];
+        const std::int32_t here = (*core_.end(edge, variable).state_of)[x];
+        cost = add(cost, e.u.variable == variable ? edge_cost(edge, here, there) : edge_cost(edge, there, here));
+      }
+      if (cost < best) {
+        best = cost;
+        chosen[v] = static_cast<std::int32_t>(x);
+      }
+    }
+  }
+  return chosen;
+}
+
+}  // namespace autopar::engine

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/core.h"
+
+namespace autopar::engine {
+
+/// Lagrange multipliers of the usage points: cost per unit of usage, in 2^-kPriceShift. Never negative.
+using Prices = std::vector<std::int64_t>;
+inline constexpr int kPriceShift = 40;
+
+/// A reparametrisation of a core: the same function of assignments, with costs moved between tables so that a constant
+/// lower bound appears. After every call all node and edge costs are >= 0, and bound() never exceeds the cost of an
+/// assignment whose usage fits. Everything is integer, so the bound is certified.
+///
+/// The sweeps are sequential tree-reweighted message passing (TRW-S, Kolmogorov 2006) written as explicit moves of cost
+/// (in the manner of MPLP++, Tourani et al. 2018): a variable spreads its cost over its edges to later variables, and
+/// these pull from each edge all that its rows have in common. Usage is priced by Lagrange multipliers.
+class Dual {
+ public:
+  explicit Dual(const Core& core);
+
+  /// Takes over the state of another dual of the same core.
+  void restore(const Dual& other);
+
+  /// Sweeps once forwards and once backwards over the variables. The bound does not fall.
+  void sweep();
+  /// Changes the prices, keeping the messages.
+  void set_prices(const Prices& prices);
+  const Prices& prices() const { return prices_; }
+
+  /// Lower bound on the cost of every assignment within the limit.
+  Cost bound() const;
+  /// Upper bound on how much of bound()'s excess the prices may give back: Σ price · capacity.
+  Cost price_of_capacity() const;
+
+  /// Cost that sits on value `x` of `variable` (its usage priced); >= 0.
+  Cost node_cost(std::int32_t variable, std::int32_t x) const { return theta_[offset(variable) + ixs(x)]; }
+  /// Cost that sits on a pair of states of `edge`; >= 0.
+  Cost edge_cost(std::int32_t edge, std::int32_t row, std::int32_t col) const;
+  /// Price of the usage of value `x`.
+  Cost usage_price(std::int32_t variable, std::int32_t x) const;
+  /// Σ of what was taken out of `variable` into the constant so far.
+  Cost taken(std::int32_t variable) const { return taken_[ixs(variable)]; }
+  /// Cost moved from `edge` to the end at `variable`, per state.
+  const std::vector<Cost>& message(std::int32_t edge, std::int32_t variable) const;
+
+  /// Per variable and value: bound() would rise by at least this much if the value were chosen.
+  std::vector<std::vector<Cost>> reduced_costs() const;
+
+  /// Values chosen one variable after the other, each the cheapest given the earlier ones. Ties go to the first.
+  std::vector<std::int32_t> round() const;
+
+  const Core& core() const { return core_; }
+
+ private:
+  static std::size_t ixs(std::int32_t i) { return static_cast<std::size_t>(i); }
+  std::size_t offset(std::int32_t variable) const { return offset_[ixs(variable)]; }
+  void take_minimum(std::int32_t variable);
+  void visit(std::int32_t variable, bool forwards);
+  void push(std::int32_t variable, std::int32_t edge, const std::vector<Cost>& amount);
+  void pull(std::int32_t edge, std::int32_t into);
+
+  const Core& core_;
+  Prices prices_;
+  Cost constant_ = 0;
+  std::vector<std::size_t> offset_;
+  std::vector<Cost> theta_;
+  std::vector<Cost> taken_;
+  std::vector<std::vector<Cost>> to_u_;  // per edge: cost moved to u, by row
+  std::vector<std::vector<Cost>> to_v_;  // and to v, by column
+  std::vector<std::vector<Cost>> push_;  // scratch, one per outgoing edge
+  std::vector<Cost> pulled_;             // scratch
+};
+
+}  // namespace autopar::engine

@@ -1,0 +1,406 @@
+#include "engine/presolve.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/index.h"
+
+namespace autopar::engine {
+namespace {
+
+/// A new table may have this many entries at most. Above, eliminating a variable costs more than it saves.
+constexpr std::int64_t kMaxTable = 1 << 13;
+
+}  // namespace
+
+Presolve::Presolve(const CostNetwork& network) : net_(network), num_original_(network.variables.size()) {
+  edges_of_.resize(num_original_);
+  edge_alive_.assign(net_.edges.size(), 1);
+  variable_alive_.assign(num_original_, 1);
+  awake_.assign(num_original_, 1);
+  values_.assign(num_original_, -1);
+  for (std::size_t e = 0; e < net_.edges.size(); ++e) {
+    edges_of_[ix(net_.edges[e].u)].push_back(static_cast<std::int32_t>(e));
+    edges_of_[ix(net_.edges[e].v)].push_back(static_cast<std::int32_t>(e));
+  }
+  run();
+}
+
+void Presolve::run() {
+  // Fewest neighbours first keeps tables small; within a pass variables go in index order, so that the copies of a
+  // repeated layer, which have the same relative order, are treated alike.
+  bool changed = true;
+  while (changed && !infeasible_) {
+    changed = false;
+    for (std::size_t max_degree = 0; max_degree <= 2; ++max_degree) {
+      for (std::size_t v = 0; v < num_original_ && !infeasible_; ++v) {
+        if (!variable_alive_[v] || !awake_[v]) continue;
+        const bool last_look = max_degree == 2;
+        if (edges_of_[v].size() > max_degree && !last_look) continue;
+        if (last_look) awake_[v] = 0;
+        changed |= reduce_variable(static_cast<std::int32_t>(v));
+      }
+    }
+  }
+  if (!infeasible_) compact();
+}
+
+bool Presolve::reduce_variable(std::int32_t variable) {
+  // Merging parallel edges may change adjacency while it runs: look again from the start after each.
+  bool changed = false;
+  for (bool again = true; again;) {
+    again = false;
+    const std::vector<View> around = views(variable);
+    for (std::size_t i = 0; i < around.size() && !again; ++i) {
+      for (std::size_t j = i + 1; j < around.size() && !again; ++j) {
+        if (around[i].other != around[j].other) continue;
+        merge_edges(around[i].edge, around[j].edge);
+        changed = again = true;
+      }
+    }
+  }
+  changed |= remove_values(variable);
+  if (!infeasible_) changed |= eliminate(variable);
+  return changed;
+}
+
+Presolve::View Presolve::view(std::int32_t edge, std::int32_t variable) const {
+  const Edge& e = net_.edges[ix(edge)];
+  if (e.u == variable) return {edge, e.v, e.table, e.project_u, e.project_v, true};
+  return {edge, e.u, e.table, e.project_v, e.project_u, false};
+}
+
+std::vector<Presolve::View> Presolve::views(std::int32_t variable) const {
+  std::vector<View> found;
+  for (std::int32_t edge : edges_of_[ix(variable)]) found.push_back(view(edge, variable));
+  return found;
+}
+
+Cost Presolve::cost(const View& view, std::int32_t self_state, std::int32_t other_state) const {
+  const Table& table = net_.tables[ix(view.table)];
+  return view.self_is_row ? table.at(self_state, other_state) : table.at(other_state, self_state);
+}
+
+std::int32_t Presolve::num_states(std::int32_t table, bool rows) const {
+  return rows ? net_.tables[ix(table)].rows : net_.tables[ix(table)].cols;
+}
+
+bool Presolve::eliminate(std::int32_t variable) {
+  if (!net_.domain(variable).usage.empty()) return false;
+  const std::vector<View> around = views(variable);
+  if (around.size() > 2) return false;
+  Eliminated step{variable, net_.variables[ix(variable)].domain, values_[ix(variable)], {}, {-1, -1}, 0};
+  for (const View& neighbour : around) {
+    step.views[ix(step.num_views)] = neighbour;
+    step.other_values[ix(step.num_views)] = values_[ix(neighbour.other)];
+    ++step.num_views;
+  }
+  if (around.empty()) {
+    const std::vector<Cost>& costs = net_.domain(variable).costs;
+    constant_ = add(constant_, *std::min_element(costs.begin(), costs.end()));
+  } else if (around.size() == 1) {
+    eliminate_leaf(variable, around[0]);
+  } else if (!eliminate_link(variable, around[0], around[1])) {
+    return false;
+  }
+  for (const View& neighbour : around) {
+    kill_edge(neighbour.edge);
+    wake(neighbour.other);
+  }
+  variable_alive_[ix(variable)] = 0;
+  eliminated_.push_back(step);
+  return true;
+}
+
+void Presolve::eliminate_leaf(std::int32_t variable, const View& view) {
+  const std::int32_t leaf = net_.variables[ix(variable)].domain;
+  std::int32_t& target = net_.variables[ix(view.other)].domain;
+  const Key key{leaf, view.table, view.self_project, view.other_project, view.self_is_row, target};
+  const auto [entry, is_new] = leaf_memo_.try_emplace(key, -1);
+  if (is_new) {
+    const std::vector<Cost>& costs = net_.domains[ix(leaf)].costs;
+    const Projection& self = net_.projections[ix(view.self_project)];
+    const Projection& other = net_.projections[ix(view.other_project)];
+    std::vector<Cost> message(ix(num_states(view.table, !view.self_is_row)), kForbidden);
+    for (std::size_t x = 0; x < costs.size(); ++x) {
+      for (std::size_t b = 0; b < message.size(); ++b) {
+        message[b] = std::min(message[b], add(costs[x], cost(view, self[x], static_cast<std::int32_t>(b))));
+      }
+    }
+    Domain grown = net_.domains[ix(target)];
+    for (std::size_t y = 0; y < grown.costs.size(); ++y) grown.costs[y] = add(grown.costs[y], message[ix(other[y])]);
+    entry->second = static_cast<std::int32_t>(net_.domains.size());
+    net_.domains.push_back(std::move(grown));
+  }
+  target = entry->second;
+}
+
+bool Presolve::eliminate_link(std::int32_t variable, const View& a, const View& b) {
+  const std::int32_t rows = num_states(a.table, !a.self_is_row);
+  const std::int32_t cols = num_states(b.table, !b.self_is_row);
+  if (std::int64_t{rows} * cols > kMaxTable) return false;
+  const std::int32_t link = net_.variables[ix(variable)].domain;
+  const Key key{link, a.table, a.self_project, a.self_is_row, b.table, b.self_project, b.self_is_row};
+  const auto [entry, is_new] = link_memo_.try_emplace(key, -1);
+  if (is_new) {
+    const std::vector<Cost>& costs = net_.domains[ix(link)].costs;
+    const Projection& to_a = net_.projections[ix(a.self_project)];
+    const Projection& to_b = net_.projections[ix(b.self_project)];
+    Table table{rows, cols, std::vector<Cost>(ix(rows) * ix(cols), kForbidden)};
+    for (std::size_t x = 0; x < costs.size(); ++x) {
+      for (std::int32_t row = 0; row < rows; ++row) {
+        const Cost left = add(costs[x], cost(a, to_a[x], row));
+        Cost* out = table.costs.data() + ix(row) * ix(cols);
+        for (std::int32_t col = 0; col < cols; ++col) {
+          out[col] = std::min(out[col], add(left, cost(b, to_b[x], col)));
+        }
+      }
+    }
+    entry->second = static_cast<std::int32_t>(net_.tables.size());
+    net_.tables.push_back(std::move(table));
+  }
+  const auto edge = static_cast<std::int32_t>(net_.edges.size());
+  net_.edges.push_back({a.other, b.other, entry->second, a.other_project, b.other_project});
+  edge_alive_.push_back(1);
+  edges_of_[ix(a.other)].push_back(edge);
+  edges_of_[ix(b.other)].push_back(edge);
+  return true;
+}
+
+void Presolve::merge_edges(std::int32_t first, std::int32_t second) {
+  const std::int32_t u = net_.edges[ix(first)].u;
+  const View a = view(first, u);
+  const View b = view(second, u);
+  const Key key{a.table, a.self_project, a.other_project, b.table, b.self_project, b.other_project, b.self_is_row};
+  const auto [entry, is_new] = merge_memo_.try_emplace(key);
+  if (is_new) {
+    // The states of the merged edge are the pairs of states that some value has.
+    const auto pair_up = [this](std::int32_t one, std::int32_t two, std::vector<std::array<std::int32_t, 2>>& pairs) {
+      const Projection& p = net_.projections[ix(one)];
+      const Projection& q = net_.projections[ix(two)];
+      std::map<std::array<std::int32_t, 2>, std::int32_t> seen;
+      Projection merged;
+      for (std::size_t x = 0; x < p.size(); ++x) {
+        const auto [where, fresh] = seen.try_emplace({p[x], q[x]}, static_cast<std::int32_t>(pairs.size()));
+        if (fresh) pairs.push_back({p[x], q[x]});
+        merged.push_back(where->second);
+      }
+      net_.projections.push_back(std::move(merged));
+      return static_cast<std::int32_t>(net_.projections.size()) - 1;
+    };
+    std::vector<std::array<std::int32_t, 2>> rows;
+    std::vector<std::array<std::int32_t, 2>> cols;
+    const std::int32_t project_u = pair_up(a.self_project, b.self_project, rows);
+    const std::int32_t project_v = pair_up(a.other_project, b.other_project, cols);
+    Table table{static_cast<std::int32_t>(rows.size()), static_cast<std::int32_t>(cols.size()), {}};
+    table.costs.reserve(rows.size() * cols.size());
+    for (const auto& row : rows) {
+      for (const auto& col : cols) table.costs.push_back(add(cost(a, row[0], col[0]), cost(b, row[1], col[1])));
+    }
+    net_.tables.push_back(std::move(table));
+    entry->second = {static_cast<std::int32_t>(net_.tables.size()) - 1, project_u, project_v};
+  }
+  Edge& kept = net_.edges[ix(first)];
+  kept.table = entry->second[0];
+  kept.project_u = entry->second[1];
+  kept.project_v = entry->second[2];
+  kill_edge(second);
+  wake(a.other);
+}
+
+bool Presolve::remove_values(std::int32_t variable) {
+  const std::vector<View> around = views(variable);
+  Variable& self = net_.variables[ix(variable)];
+  Key key{self.domain};
+  for (const View& v : around) {
+    key.insert(key.end(), {v.table, v.self_project, v.other_project, v.self_is_row});
+  }
+  const auto [entry, is_new] = survivor_memo_.try_emplace(key);
+  if (is_new) entry->second = surviving_values(variable, around);
+  const std::vector<std::int32_t>& kept = entry->second;
+  if (kept.empty()) infeasible_ = true;
+  if (infeasible_ || kept.size() == net_.domains[ix(self.domain)].costs.size()) return false;
+  self.domain = restrict_domain(self.domain, kept);
+  values_[ix(variable)] = restrict_values(values_[ix(variable)], kept);
+  for (const View& v : around) {
+    Edge& edge = net_.edges[ix(v.edge)];
+    std::int32_t& projection = v.self_is_row ? edge.project_u : edge.project_v;
+    projection = restrict_projection(projection, kept);
+    wake(v.other);
+  }
+  return true;
+}
+
+std::vector<std::int32_t> Presolve::surviving_values(std::int32_t variable, const std::vector<View>& views) const {
+  const Domain& domain = net_.domain(variable);
+  std::vector<std::int32_t> kept;
+  for (std::int32_t x = 0; x < domain.size(); ++x) {
+    if (!is_dead(domain, x, views)) kept.push_back(x);
+  }
+  // Earlier values win ties, so of equals exactly one stays.
+  for (std::size_t i = 0; i < kept.size();) {
+    const bool dominated = std::any_of(kept.begin(), kept.end(), [&](std::int32_t other) {
+      return other != kept[i] && dominates(domain, other, kept[i], views);
+    });
+    if (dominated) {
+      kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  return kept;
+}
+
+bool Presolve::is_dead(const Domain& domain, std::int32_t value, const std::vector<View>& views) const {
+  if (domain.costs[ix(value)] >= kForbidden) return true;
+  return std::any_of(views.begin(), views.end(), [&](const View& v) {
+    const std::int32_t state = net_.projections[ix(v.self_project)][ix(value)];
+    const Projection& others = net_.projections[ix(v.other_project)];
+    return std::all_of(others.begin(), others.end(),
+                       [&](std::int32_t other) { return cost(v, state, other) >= kForbidden; });
+  });
+}
+
+bool Presolve::dominates(const Domain& domain, std::int32_t better, std::int32_t worse,
+                         const std::vector<View>& views) const {
+  if (!domain.usage.empty() && domain.usage[ix(better)] > domain.usage[ix(worse)]) return false;
+  Cost slack = domain.costs[ix(worse)] - domain.costs[ix(better)];
+  for (const View& v : views) {
+    const Projection& self = net_.projections[ix(v.self_project)];
+    const std::int32_t good = self[ix(better)];
+    const std::int32_t bad = self[ix(worse)];
+    if (good == bad) continue;
+    Cost least = kForbidden;  // how much the other value costs more, over the neighbour's states
+    for (std::int32_t other : net_.projections[ix(v.other_project)]) {
+      const Cost with_bad = cost(v, bad, other);
+      if (with_bad >= kForbidden) continue;
+      const Cost with_good = cost(v, good, other);
+      if (with_good >= kForbidden) return false;
+      least = std::min(least, with_bad - with_good);
+    }
+    slack += std::min(least, kForbidden / 1024);
+    if (slack < -kForbidden / 2) return false;
+  }
+  return slack > 0 || (slack == 0 && better < worse) ||
+         (slack == 0 && !domain.usage.empty() && domain.usage[ix(better)] < domain.usage[ix(worse)]);
+}
+
+std::int32_t Presolve::restrict_domain(std::int32_t domain, const std::vector<std::int32_t>& kept) {
+  Key key{domain};
+  key.insert(key.end(), kept.begin(), kept.end());
+  const auto [entry, is_new] = domain_memo_.try_emplace(key, -1);
+  if (is_new) {
+    const Domain& from = net_.domains[ix(domain)];
+    Domain to;
+    to.levels.resize(from.levels.size());
+    for (std::int32_t x : kept) {
+      to.costs.push_back(from.costs[ix(x)]);
+      if (!from.usage.empty()) to.usage.push_back(from.usage[ix(x)]);
+      for (std::size_t l = 0; l < from.levels.size(); ++l) to.levels[l].push_back(from.levels[l][ix(x)]);
+    }
+    entry->second = static_cast<std::int32_t>(net_.domains.size());
+    net_.domains.push_back(std::move(to));
+  }
+  return entry->second;
+}
+
+std::int32_t Presolve::restrict_projection(std::int32_t projection, const std::vector<std::int32_t>& kept) {
+  Key key{projection};
+  key.insert(key.end(), kept.begin(), kept.end());
+  const auto [entry, is_new] = projection_memo_.try_emplace(key, -1);
+  if (is_new) {
+    Projection to;
+    for (std::int32_t x : kept) to.push_back(net_.projections[ix(projection)][ix(x)]);
+    entry->second = static_cast<std::int32_t>(net_.projections.size());
+    net_.projections.push_back(std::move(to));
+  }
+  return entry->second;
+}
+
+std::int32_t Presolve::restrict_values(std::int32_t values, const std::vector<std::int32_t>& kept) {
+  Key key{values};
+  key.insert(key.end(), kept.begin(), kept.end());
+  const auto [entry, is_new] = values_memo_.try_emplace(key, -1);
+  if (is_new) {
+    std::vector<std::int32_t> to;
+    for (std::int32_t x : kept) to.push_back(values < 0 ? x : value_lists_[ix(values)][ix(x)]);
+    entry->second = static_cast<std::int32_t>(value_lists_.size());
+    value_lists_.push_back(std::move(to));
+  }
+  return entry->second;
+}
+
+void Presolve::kill_edge(std::int32_t edge) {
+  edge_alive_[ix(edge)] = 0;
+  for (std::int32_t end : {net_.edges[ix(edge)].u, net_.edges[ix(edge)].v}) {
+    std::erase(edges_of_[ix(end)], edge);
+  }
+}
+
+void Presolve::wake(std::int32_t variable) { awake_[ix(variable)] = 1; }
+
+void Presolve::compact() {
+  std::vector<std::int32_t> position(num_original_, -1);
+  std::vector<Variable> variables;
+  for (std::size_t v = 0; v < num_original_; ++v) {
+    if (!variable_alive_[v]) continue;
+    position[v] = static_cast<std::int32_t>(variables.size());
+    remaining_.push_back(static_cast<std::int32_t>(v));
+    variables.push_back(net_.variables[v]);
+  }
+  std::vector<Edge> edges;
+  for (std::size_t e = 0; e < net_.edges.size(); ++e) {
+    if (!edge_alive_[e]) continue;
+    Edge edge = net_.edges[e];
+    edge.u = position[ix(edge.u)];
+    edge.v = position[ix(edge.v)];
+    edges.push_back(edge);
+  }
+  net_.variables = std::move(variables);
+  net_.edges = std::move(edges);
+}
+
+Assignment Presolve::restore(const Assignment& reduced) const {
+  const auto original_value = [this](std::int32_t values, std::int32_t x) {
+    return values < 0 ? x : value_lists_[ix(values)][ix(x)];
+  };
+  Assignment original(num_original_, -1);
+  for (std::size_t i = 0; i < remaining_.size(); ++i) {
+    const std::int32_t v = remaining_[i];
+    original[ix(v)] = original_value(values_[ix(v)], reduced[i]);
+  }
+  for (auto step = eliminated_.rbegin(); step != eliminated_.rend(); ++step) {
+    original[ix(step->variable)] = original_value(step->values, best_value(*step, original));
+  }
+  return original;
+}
+
+std::int32_t Presolve::best_value(const Eliminated& step, const Assignment& original) const {
+  std::array<std::int32_t, 2> other_state{};
+  for (int i = 0; i < step.num_views; ++i) {
+    const View& v = step.views[ix(i)];
+    std::int32_t value = original[ix(v.other)];
+    if (const std::int32_t list = step.other_values[ix(i)]; list >= 0) {
+      const std::vector<std::int32_t>& values = value_lists_[ix(list)];
+      value = static_cast<std::int32_t>(std::lower_bound(values.begin(), values.end(), value) - values.begin());
+    }
+    other_state[ix(i)] = net_.projections[ix(v.other_project)][ix(value)];
+  }
+  const std::vector<Cost>& costs = net_.domains[ix(step.domain)].costs;
+  std::int32_t best = 0;
+  Cost best_cost = kForbidden;
+  for (std::int32_t x = 0; x < static_cast<std::int32_t>(costs.size()); ++x) {
+    Cost total = costs[ix(x)];
+    for (int i = 0; i < step.num_views; ++i) {
+      const View& v = step.views[ix(i)];
+      total = add(total, cost(v, net_.projections[ix(v.self_project)][ix(x)], other_state[ix(i)]));
+    }
+    if (total < best_cost) {
+      best_cost = total;
+      best = x;
+    }
+  }
+  return best;
+}
+
+}  // namespace autopar::engine

@@ -1,0 +1,289 @@
+#include "engine/solve.h"
+
+#include <tbb/global_control.h>
+#include <tbb/info.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "engine/bound.h"
+#include "engine/comm.h"
+#include "engine/index.h"
+#include "engine/pieces.h"
+#include "engine/presolve.h"
+#include "engine/worker.h"
+
+namespace autopar::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMaxSweeps = 120;
+
+/// Thrown when the time limit comes.
+struct OutOfTime {};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Rank 0's search. The bound comes first: sweeps over the whole network, values fixed away by reduced costs. Then
+/// solutions are looked for within a small margin above the bound, which widens until one is found: within a margin
+/// nearly everything is cut, and the first solution found is the optimum.
+class Solver {
+ public:
+  Solver(const CostNetwork& network, const Options& options, Comm& comm,
+         const std::function<void(const Progress&)>& progress)
+      : network_(network), options_(options), comm_(comm), progress_(progress) {
+    block_options_.max_rows = options.max_rows;
+    if (options.time_limit_s > 0) {
+      deadline_.at = start_ + std::chrono::duration_cast<Clock::duration>(
+                                  std::chrono::duration<double>(options.time_limit_s));
+    }
+  }
+
+  Solution run() {
+    solution_.stats.variables = network_.num_variables();
+    presolve_.emplace(network_);
+    solution_.stats.presolve_s = seconds_since(start_);
+    if (presolve_->infeasible()) return finish(Status::kInfeasible);
+    solution_.stats.variables_after_presolve = net().num_variables();
+    try {
+      return finish(search_root());
+    } catch (const OutOfTime&) {
+      return finish(solution_.cost < kForbidden ? Status::kLimitReached : Status::kNoSolution);
+    }
+  }
+
+ private:
+  const CostNetwork& net() const { return presolve_->reduced(); }
+
+  /// A part of the problem with its bound. The dual reads the core, which must stay where it is.
+  struct Part {
+    LiveValues live;
+    std::unique_ptr<const Core> core;
+    std::unique_ptr<Dual> dual;
+  };
+
+  Status search_root() {
+    const std::optional<Part> root = tighten(all_values(net()), kForbidden - 1, true);
+    solution_.stats.bound_s = seconds_since(start_) - solution_.stats.presolve_s;
+    if (!root) return best_ < kForbidden ? Status::kOptimal : Status::kInfeasible;
+    raise_bound(root->dual->bound());
+    for (const std::vector<std::int32_t>& values : root->live) {
+      solution_.stats.values_after_fixing += static_cast<std::int64_t>(values.size());
+    }
+    // Each margin is ten times the last one; what lies below the margin is then known to hold no solution.
+    const Cost bound = root->dual->bound();
+    for (Cost margin = std::max<Cost>(bound / 1'000'000, 1); !closed(); margin *= 10) {
+      const Cost target = std::min(best_ - 1, margin < kForbidden / 16 ? bound + margin : kForbidden - 1);
+      find_within(fixed(*root, target), target);
+      raise_bound(std::min(best_, target + 1));
+      if (target == kForbidden - 1 && best_ >= kForbidden) return Status::kInfeasible;
+    }
+    solution_.stats.search_s = seconds_since(start_) - solution_.stats.bound_s - solution_.stats.presolve_s;
+    return Status::kOptimal;
+  }
+
+  bool closed() const {
+    if (best_ >= kForbidden) return false;
+    const auto gap = static_cast<double>(best_ - bound_);
+    return gap <= options_.gap * static_cast<double>(std::max<Cost>(best_ + presolve_->constant(), 1));
+  }
+
+  /// Finds the best solution of at most `target`, if there is one, among `live`. Branches where relations grow too
+  /// large. The incumbent changes only for the better, so the first of equals in this fixed order stays.
+  void find_within(LiveValues live, Cost target) {
+    const std::optional<Part> part = tighten(std::move(live), target, false);
+    if (!part) return;
+    target = std::min(target, best_ - 1);
+    const std::int32_t widest = search_pieces(*part, target);
+    if (widest < 0) return;
+    ++solution_.stats.branch_nodes;
+    for (std::vector<std::int32_t>& values : split(*part, widest)) {
+      LiveValues below = part->live;
+      below[ix(widest)] = std::move(values);
+      find_within(std::move(below), target);
+    }
+  }
+
+  /// Returns the variable to branch on if relations were too large, else -1: the part is done.
+  std::int32_t search_pieces(const Part& part, Cost target) {
+    const Pieces pieces(net(), part.live, *part.dual, target - part.dual->bound());
+    Stats& stats = solution_.stats;
+    stats.segments = std::max(stats.segments, static_cast<std::int64_t>(pieces.num_pieces()));
+    stats.segment_classes = std::max(stats.segment_classes, static_cast<std::int64_t>(pieces.num_classes()));
+    tasks_total_ += static_cast<std::int64_t>(pieces.blocks().size());
+    const std::int64_t before = stats.tasks;
+    const std::vector<BlockResult> results =
+        search_on_all_ranks(pieces.blocks(), block_options_, deadline_, comm_, [&](std::size_t done) {
+          stats.tasks = before + static_cast<std::int64_t>(done);
+          report("search");
+        });
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      stats.branch_nodes += results[i].branch_nodes;
+      if (results[i].outcome == BlockResult::Outcome::kTooLarge) return pieces.core_variable(i, results[i].widest);
+    }
+    if (deadline_.passed()) throw OutOfTime{};
+    const Pieces::Merged merged = pieces.merge(results, block_options_, deadline_);
+    if (merged.outcome == BlockResult::Outcome::kTooLarge) return merged.widest;
+    if (merged.outcome == BlockResult::Outcome::kStopped) throw OutOfTime{};
+    if (merged.found) offer(part.live, merged.values);
+    return -1;
+  }
+
+  /// Parts of a variable's live values by the coarsest branching level that tells them apart, the most promising first.
+  std::vector<std::vector<std::int32_t>> split(const Part& part, std::int32_t variable) const {
+    const std::vector<std::int32_t>& values = part.live[ix(variable)];
+    std::map<std::int32_t, std::vector<std::int32_t>> groups;
+    for (const std::vector<std::int32_t>& level : net().domain(variable).levels) {
+      groups.clear();
+      for (std::int32_t x : values) groups[level[ix(x)]].push_back(x);
+      if (groups.size() > 1) break;
+    }
+    if (groups.size() < 2) {
+      groups.clear();
+      for (std::int32_t x : values) groups[x].push_back(x);
+    }
+    const auto cheapest = [&](const std::vector<std::int32_t>& some) {
+      Cost least = kForbidden;
+      for (std::int32_t x : some) {
+        const auto at = std::lower_bound(values.begin(), values.end(), x) - values.begin();
+        least = std::min(least, part.dual->node_cost(variable, static_cast<std::int32_t>(at)));
+      }
+      return least;
+    };
+    std::vector<std::vector<std::int32_t>> parts;
+    for (auto& [group, members] : groups) parts.push_back(std::move(members));
+    std::stable_sort(parts.begin(), parts.end(), [&](const auto& a, const auto& b) { return cheapest(a) < cheapest(b); });
+    return parts;
+  }
+
+  /// Bounds `live` and fixes values away that no solution of at most `target` has, again and again while that helps.
+  /// At the root the bound is the whole problem's. Returns nothing if no such solution is left.
+  std::optional<Part> tighten(LiveValues live, Cost target, bool root) {
+    while (true) {
+      if (deadline_.passed()) throw OutOfTime{};
+      if (!propagate(net(), live)) return std::nullopt;
+      Part part;
+      part.core = std::make_unique<const Core>(net(), live);
+      const std::vector<std::int64_t>& capacity = part.core->capacity();
+      if (std::any_of(capacity.begin(), capacity.end(), [](std::int64_t left) { return left < 0; })) return std::nullopt;
+      part.dual = std::make_unique<Dual>(*part.core);
+      part.live = std::move(live);
+      bound_part(part, target, root);
+      target = std::min(target, best_ - 1);
+      if (part.dual->bound() > target) return std::nullopt;
+      live = fixed(part, target);
+      if (open_values(live) * 10 > open_values(part.live) * 9) return part;
+    }
+  }
+
+  void bound_part(Part& part, Cost target, bool root) {
+    Dual& dual = *part.dual;
+    if (prices_.size() == dual.prices().size()) dual.set_prices(prices_);
+    const auto visit = [&](const std::vector<std::int32_t>& rounded) {
+      offer(part.live, rounded);
+      if (root) raise_bound(dual.bound());
+      report("bound");
+    };
+    solution_.stats.sweeps += converge(dual, target, root ? kMaxSweeps : kMaxSweeps / 4);
+    visit(dual.round());
+    if (!root) return;
+    solution_.stats.sweeps += search_prices(dual, target, visit);
+    solution_.stats.sweeps += converge(dual, target, kMaxSweeps);
+    visit(dual.round());
+    prices_ = dual.prices();
+  }
+
+  /// Values that were not the only one left.
+  static std::size_t open_values(const LiveValues& live) {
+    std::size_t count = 0;
+    for (const std::vector<std::int32_t>& values : live) count += values.size() < 2 ? 0 : values.size();
+    return count;
+  }
+
+  /// The part's values less those that cost too much for `target` or use more than there is.
+  static LiveValues fixed(const Part& part, Cost target) {
+    const std::vector<std::vector<Cost>> reduced = part.dual->reduced_costs();
+    LiveValues live(part.live.size());
+    for (std::size_t v = 0; v < live.size(); ++v) {
+      const CoreVariable& variable = part.core->variables()[v];
+      const auto fits = [&](std::size_t x) {
+        if (variable.usage.empty()) return true;
+        for (std::int32_t t = variable.first_point; t < variable.last_point; ++t) {
+          if (variable.usage[x] > part.core->capacity()[ix(t)]) return false;
+        }
+        return true;
+      };
+      for (std::size_t x = 0; x < part.live[v].size(); ++x) {
+        if (reduced[v][x] <= target - part.dual->bound() && fits(x)) live[v].push_back(part.live[v][x]);
+      }
+    }
+    return live;
+  }
+
+  /// Makes `values` (indices into `live`) the incumbent if it is better.
+  void offer(const LiveValues& live, const std::vector<std::int32_t>& values) {
+    Assignment assignment(values.size());
+    for (std::size_t v = 0; v < values.size(); ++v) assignment[v] = live[v][ix(values[v])];
+    const Cost cost = evaluate(net(), assignment);
+    if (cost >= best_) return;
+    best_ = cost;
+    solution_.assignment = presolve_->restore(assignment);
+    solution_.cost = add(cost, presolve_->constant());
+  }
+
+  void raise_bound(Cost bound) { bound_ = std::max(bound_, std::min(bound, best_)); }
+
+  void report(const char* stage) {
+    if (!progress_) return;
+    Progress now;
+    now.seconds = seconds_since(start_);
+    now.cost = solution_.cost;
+    now.bound = add(bound_, presolve_->constant());
+    now.stage = stage;
+    now.tasks_done = solution_.stats.tasks;
+    now.tasks_total = tasks_total_;
+    progress_(now);
+  }
+
+  Solution finish(Status status) {
+    solution_.status = status;
+    const bool bounded = presolve_ && !presolve_->infeasible();
+    solution_.bound = bounded ? add(bound_, presolve_->constant()) : 0;
+    if (status == Status::kOptimal && options_.gap <= 0) solution_.bound = solution_.cost;
+    return std::move(solution_);
+  }
+
+  const CostNetwork& network_;
+  const Options& options_;
+  Comm& comm_;
+  const std::function<void(const Progress&)>& progress_;
+  const Clock::time_point start_ = Clock::now();
+  Deadline deadline_;
+  BlockOptions block_options_;
+  std::optional<Presolve> presolve_;
+  Prices prices_;
+  Solution solution_;
+  Cost best_ = kForbidden;  // of the incumbent, in the reduced network
+  Cost bound_ = 0;          // of the reduced network
+  std::int64_t tasks_total_ = 0;
+};
+
+}  // namespace
+
+Solution solve(const CostNetwork& network, const Options& options, Comm& comm,
+               const std::function<void(const Progress&)>& progress) {
+  const auto threads = static_cast<std::size_t>(options.threads > 0 ? options.threads : tbb::info::default_concurrency());
+  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, threads);
+  if (comm.rank() != 0) {
+    Solution solution;
+    solution.status = work(comm);
+    return solution;
+  }
+  Solution solution = Solver(network, options, comm, progress).run();
+  dismiss_workers(solution.status, comm);
+  return solution;
+}
+
+}  // namespace autopar::engine
