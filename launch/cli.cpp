@@ -1,0 +1,116 @@
+#include "launch/cli.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "io/input_error.h"
+#include "io/read_mesh.h"
+#include "launch/exit_codes.h"
+
+namespace autopar::launch {
+namespace {
+
+constexpr const char* kFooter = R"(
+Exit codes:
+  0   plan written, proven within the gap
+  2   bad input or usage, or the plan could not be written
+  3   time limit reached: plan written, not proven
+  4   infeasible: no plan fulfils the constraints
+  5   time limit reached before a plan was found
+  70  internal error
+
+Several ranks: mpirun -n 64 autopar-search model.json
+The plan does not depend on the number of ranks or threads unless the time limit stops the search.)";
+
+constexpr double kLongestLimitS = 1e9;
+constexpr int kMostThreads = 4096;
+
+void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
+  app.add_option("model", arguments.model, "model.json or model.json.gz, as autopar.export writes it")
+      ->required()
+      ->type_name("MODEL");
+  app.add_option("-o,--output", arguments.output, "where the plan goes; default: MODEL's name with .plan.json")
+      ->type_name("FILE");
+  app.add_option("--mesh", mesh, "sizes of the mesh dims, outermost first: 8,4 or dp=8,tp=4")->type_name("SIZES");
+  app.add_option("--cluster", arguments.cluster, "name of a cluster description, or a .json file of one")
+      ->type_name("NAME|FILE");
+  app.add_option("--constraints", arguments.constraints, "pins and the memory limit")->type_name("FILE");
+  app.add_option("--time-limit", arguments.engine.time_limit_s, "seconds of search; default: none")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1e-3, kLongestLimitS));
+  app.add_option("--gap", arguments.engine.gap, "stop when this close to the optimum: 0.01 is 1%; default: 0")
+      ->type_name("FRACTION")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--threads", arguments.engine.threads, "threads of each rank; default: all cores")
+      ->type_name("N")
+      ->check(CLI::Range(1, kMostThreads));
+  app.add_flag("--reproducible", arguments.reproducible,
+               "leave out of the plan what differs between runs (ranks, threads, times)");
+  app.add_flag("-q,--quiet", arguments.quiet, "no summary and no progress");
+}
+
+}  // namespace
+
+std::string default_output(const std::string& model) {
+  std::string stem = model;
+  if (stem.ends_with(".gz")) stem.resize(stem.size() - 3);
+  if (stem.ends_with(".json")) stem.resize(stem.size() - 5);
+  return stem + ".plan.json";
+}
+
+costs::Mesh parse_mesh(const std::string& text) {
+  const auto fail = [&](const std::string& why) {
+    throw io::InputError("--mesh", "", fmt::format("{} in \"{}\"; expected 8,4 or dp=8,tp=4", why, text));
+  };
+  costs::Mesh mesh;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::string part = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (const std::size_t equals = part.find('='); equals != std::string::npos) {
+      mesh.dim_names.push_back(part.substr(0, equals));
+      part.erase(0, equals + 1);
+    }
+    std::int64_t size = 0;
+    const auto [rest, error] = std::from_chars(part.data(), part.data() + part.size(), size);
+    if (error != std::errc{} || rest != part.data() + part.size()) fail(fmt::format("\"{}\" is not a size", part));
+    mesh.shape.push_back(size);
+  }
+  if (!mesh.dim_names.empty() && mesh.dim_names.size() != mesh.shape.size()) fail("some dims have no name");
+  costs::Mesh named = mesh;
+  if (named.dim_names.empty()) named.dim_names = io::default_dim_names(mesh.shape.size());
+  if (const auto fault = io::mesh_fault(named)) throw io::InputError("--mesh", "", *fault);
+  return mesh;
+}
+
+CommandLine parse_command_line(int argc, char** argv) {
+  CommandLine line;
+  std::string mesh;
+  CLI::App app("Finds how to parallelise the training step of a PyTorch model and writes the plan.", "autopar-search");
+  app.footer(kFooter);
+  app.set_version_flag("--version", "autopar-search " AUTOPAR_VERSION);
+  add_options(app, line.arguments, mesh);
+  try {
+    app.parse(argc, argv);
+    if (!mesh.empty()) line.arguments.mesh = parse_mesh(mesh);
+  } catch (const CLI::CallForHelp&) {
+    line.exit_code = 0;
+    line.text = app.help();
+  } catch (const CLI::CallForVersion&) {
+    line.exit_code = 0;
+    line.text = "autopar-search " AUTOPAR_VERSION "\n";
+  } catch (const CLI::ParseError& error) {
+    line.exit_code = kExitBadInput;
+    line.text = fmt::format("{} (--help lists the options)", error.what());
+  } catch (const io::InputError& error) {
+    line.exit_code = kExitBadInput;
+    line.text = error.what();
+  }
+  if (line.arguments.output.empty()) line.arguments.output = default_output(line.arguments.model);
+  return line;
+}
+
+}  // namespace autopar::launch

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "costs/mesh.h"
+#include "engine/solve.h"
+
+namespace autopar::launch {
+
+struct Arguments {
+  std::string model;
+  std::string output;               ///< empty was replaced by default_output(model)
+  std::optional<costs::Mesh> mesh;  ///< without dim names if only sizes were given
+  std::string cluster;              ///< empty: the model file's
+  std::string constraints;          ///< empty: none
+  engine::Options engine;
+  bool reproducible = false;
+  bool quiet = false;
+};
+
+/// The command line, or what to say and return instead of working: help, the version, or a usage error.
+struct CommandLine {
+  Arguments arguments;
+  std::optional<int> exit_code;
+  std::string text;  ///< for stdout if exit_code is 0, else for stderr
+};
+
+CommandLine parse_command_line(int argc, char** argv);
+
+/// "folder/model.json" and "folder/model.json.gz" give "folder/model.plan.json".
+std::string default_output(const std::string& model);
+
+/// "8,4" or "dp=8,tp=4". Throws InputError.
+costs::Mesh parse_mesh(const std::string& text);
+
+}  // namespace autopar::launch

@@ -1,0 +1,234 @@
+#include "launch/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "launch/fold_names.h"
+
+namespace autopar::launch {
+namespace {
+
+using costs::Node;
+using costs::Placement;
+using costs::Role;
+using Kind = costs::RedistributeStep::Kind;
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+bool is_matmul(const Node& node) {
+  constexpr std::array<std::string_view, 5> kOps = {"aten.mm.default", "aten.addmm.default", "aten.bmm.default",
+                                                    "aten.linear.default", "aten._grouped_mm.default"};
+  return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();
+}
+
+bool is_attention(const Node& node) { return contains(node.op, "_scaled_dot_product_"); }
+
+/// RMSNorm comes fused or as a chain with one rsqrt.
+bool is_norm(const Node& node) {
+  return contains(node.op, "layer_norm") || contains(node.op, "rms_norm") || contains(node.op, "aten.rsqrt.");
+}
+
+/// Ops that hand a weight on: between a parameter and the matmul that uses it.
+bool passes_weight(const Node& node) {
+  constexpr std::array<std::string_view, 12> kOps = {
+      "aten.t.",      "aten.transpose.", "aten.permute.", "aten.view.",   "aten._unsafe_view.", "aten.reshape.",
+      "aten.detach.", "aten.alias.",     "aten._to_copy", "aten.expand.", "aten.unsqueeze.",    "aten.clone."};
+  return !node.inputs.empty() &&
+         std::any_of(kOps.begin(), kOps.end(), [&](auto op) { return node.op.starts_with(op); });
+}
+
+/// How a matmul of activations (`a`) with a weight (`w`) runs on one mesh dim.
+std::string_view matmul_kind(Placement a, Placement w, Placement out) {
+  if (w.is_shard() && a.is_shard()) return out.is_partial() ? "row-parallel" : "split over the batch of matrices";
+  if (w.is_shard()) return "column-parallel";
+  if (a.is_shard()) return out.is_partial() ? "split over the contraction" : "data-parallel";
+  if (a.is_partial()) return "on unfinished sums";
+  return "replicated";
+}
+
+std::string join_some(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 8;
+  const std::size_t shown = std::min(kMost, names.size());
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+/// Last part of a module path that is not a number: "model.layers.0.mlp.gate_proj" gives "gate_proj".
+std::string short_module(const std::string& path) {
+  std::string rest = path;
+  while (true) {
+    const std::size_t dot = rest.rfind('.');
+    const std::string last = dot == std::string::npos ? rest : rest.substr(dot + 1);
+    const bool number =
+        !last.empty() && std::all_of(last.begin(), last.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!number || dot == std::string::npos) return last.empty() ? "the top module" : last;
+    rest.resize(dot);
+  }
+}
+
+class Explainer {
+ public:
+  Explainer(const partition::Problem& problem, const partition::Plan& plan, int mesh_dim)
+      : graph_(problem.graph), plan_(plan), mesh_dim_(mesh_dim) {
+    find_weights();
+  }
+
+  std::vector<std::string> explain() {
+    add_matmuls();
+    add_placed("attention", [](const Node& node) { return is_attention(node); },
+               {"the batch", "heads", "the sequence"});
+    add_placed("norms", [](const Node& node) { return is_norm(node); }, {"dim 0", "dim 1", "dim 2"});
+    add_inputs();
+    add_parameters();
+    add_gradients();
+    return std::move(sentences_);
+  }
+
+ private:
+  Placement at(const costs::Placements& placements) const { return placements[mesh_dim_]; }
+  const partition::NodeChoice& choice(std::size_t node) const { return plan_.nodes[node]; }
+  const Node& node(std::int32_t index) const { return graph_.nodes[static_cast<std::size_t>(index)]; }
+
+  void find_weights() {
+    is_weight_.resize(graph_.nodes.size());
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& here = graph_.nodes[i];
+      is_weight_[i] = here.role == Role::kParameter ||
+                      (passes_weight(here) && is_weight_[static_cast<std::size_t>(here.inputs[0].node)]);
+    }
+  }
+
+  void add_matmuls() {
+    std::map<std::string_view, std::vector<std::string>> modules;  // by kind, in order of appearance
+    std::map<std::string_view, std::int64_t> counts;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& here = graph_.nodes[i];
+      if (here.phase != costs::Phase::kForward || !is_matmul(here) || here.inputs.size() < 2) continue;
+      // The two factors are the last two inputs of all these ops but linear, where a bias comes last.
+      const std::size_t first = here.op == "aten.linear.default" ? 0 : here.inputs.size() - 2;
+      const bool weight_first = is_weight_[static_cast<std::size_t>(here.inputs[first].node)];
+      const std::size_t weight = weight_first ? first : first + 1;
+      if (!is_weight_[static_cast<std::size_t>(here.inputs[weight].node)]) continue;
+      const std::size_t other = weight_first ? first + 1 : first;
+      const std::string_view kind =
+          matmul_kind(at(choice(i).inputs[other]), at(choice(i).inputs[weight]), at(choice(i).outputs[0]));
+      ++counts[kind];
+      const std::string name = short_module(here.module);
+      auto& names = modules[kind];
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    for (const auto& [kind, names] : modules) {
+      sentences_.push_back(modules.size() == 1 ? fmt::format("all {} weight matmuls {}", counts[kind], kind)
+                                               : fmt::format("{}: {}", kind, join_some(names)));
+    }
+  }
+
+  /// Where the first outputs of the forward nodes that `wanted` picks are cut; `dims` names their first tensor dims.
+  template <typename Wanted>
+  void add_placed(std::string_view what, const Wanted& wanted, const std::array<std::string_view, 3>& dims) {
+    std::map<Placement, std::int64_t> counts;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& here = graph_.nodes[i];
+      if (here.phase == costs::Phase::kForward && wanted(here)) ++counts[at(choice(i).outputs[0])];
+    }
+    std::vector<std::string> parts;
+    for (const auto& [placement, count] : counts) {
+      std::string how = "replicated";
+      if (placement.is_shard()) {
+        const auto dim = static_cast<std::size_t>(placement.dim());
+        how = "split along " + (dim < dims.size() ? std::string(dims[dim]) : fmt::format("dim {}", dim));
+      } else if (placement.is_partial()) {
+        how = "on unfinished sums";
+      }
+      parts.push_back(counts.size() == 1 ? how : fmt::format("{} {}", count, how));
+    }
+    if (!parts.empty()) sentences_.push_back(fmt::format("{} {}", what, fmt::join(parts, ", ")));
+  }
+
+  void add_inputs() {
+    std::vector<NamedFacts> inputs;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].role != Role::kInput) continue;
+      const Placement placement = at(choice(i).outputs[0]);
+      inputs.push_back({graph_.nodes[i].name,
+                        placement.is_shard() ? fmt::format("split along dim {}", placement.dim()) : "replicated"});
+    }
+    std::vector<std::string> parts;
+    for (const NamedFacts& input : fold_names(inputs)) parts.push_back(fmt::format("{} {}", input.name, input.facts));
+    if (!parts.empty()) sentences_.push_back("inputs: " + join_some(parts));
+  }
+
+  void add_parameters() {
+    std::int64_t total = 0;
+    std::int64_t cut = 0;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].role != Role::kParameter) continue;
+      const std::int64_t bytes = graph_.nodes[i].outputs[0]->bytes();
+      total += bytes;
+      if (at(choice(i).outputs[0]).is_shard()) cut += bytes;
+    }
+    if (total == 0) return;
+    if (cut == 0) {
+      sentences_.emplace_back("parameters replicated");
+      return;
+    }
+    std::int64_t gathered = 0;
+    std::set<std::int32_t> seen;
+    for (const partition::Redistribution& move : plan_.redistributions) {
+      if (!is_weight_[static_cast<std::size_t>(move.value.node)] || !has_step(move, Kind::kAllGather)) continue;
+      if (seen.insert(move.value.node).second) gathered += graph_.meta(move.value).bytes();
+    }
+    const auto percent = [&](std::int64_t bytes) {
+      return 100.0 * static_cast<double>(bytes) / static_cast<double>(total);
+    };
+    std::string text = fmt::format("parameters sharded at rest ({:.3g}% of bytes)", percent(cut));
+    if (gathered > 0) text += fmt::format(", gathered before use ({:.3g}%)", std::min(100.0, percent(gathered)));
+    sentences_.push_back(std::move(text));
+  }
+
+  void add_gradients() {
+    std::int64_t scattered = 0;
+    std::int64_t reduced = 0;
+    std::set<costs::ValueRef> gradients;
+    for (const costs::GraphOutput& output : graph_.outputs) {
+      if (output.role == costs::OutputRole::kGradient && node(output.of).role == Role::kParameter) {
+        gradients.insert(output.value);
+      }
+    }
+    for (const partition::Redistribution& move : plan_.redistributions) {
+      if (gradients.count(move.value) == 0) continue;
+      if (has_step(move, Kind::kReduceScatter)) ++scattered;
+      if (has_step(move, Kind::kAllReduce)) ++reduced;
+    }
+    if (scattered > 0) sentences_.push_back(fmt::format("{} gradients reduce-scattered", scattered));
+    if (reduced > 0) sentences_.push_back(fmt::format("{} gradients all-reduced", reduced));
+  }
+
+  bool has_step(const partition::Redistribution& move, Kind kind) const {
+    return std::any_of(move.steps.begin(), move.steps.end(), [&](const costs::RedistributeStep& step) {
+      return step.kind == kind && ((step.mesh_dims >> mesh_dim_) & 1U) != 0;
+    });
+  }
+
+  const costs::Graph& graph_;
+  const partition::Plan& plan_;
+  int mesh_dim_;
+  std::vector<bool> is_weight_;
+  std::vector<std::string> sentences_;
+};
+
+}  // namespace
+
+std::vector<std::string> explain_mesh_dim(const partition::Problem& problem, const partition::Plan& plan,
+                                          int mesh_dim) {
+  return Explainer(problem, plan, mesh_dim).explain();
+}
+
+}  // namespace autopar::launch

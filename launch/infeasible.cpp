@@ -1,0 +1,82 @@
+#include "launch/infeasible.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "costs/memory.h"
+#include "costs/placement.h"
+#include "launch/units.h"
+
+namespace autopar::launch {
+namespace {
+
+using costs::Placement;
+
+/// Least bytes over all legal placements on mesh dims `mesh_dim` and up, with `placements` on the dims before.
+std::int64_t least_bytes(const partition::Problem& problem, const costs::TensorMeta& tensor, const partition::Pin& pin,
+                         costs::Placements& placements, int mesh_dim) {
+  if (mesh_dim == problem.mesh.rank()) {
+    if (!costs::is_legal(tensor, placements, problem.mesh)) return std::numeric_limits<std::int64_t>::max();
+    return costs::parameter_bytes(tensor, placements, problem.mesh, problem.pins.optimizer);
+  }
+  const auto& pinned = pin.at[static_cast<std::size_t>(mesh_dim)];
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t dim = -1; dim < tensor.rank(); ++dim) {
+    const Placement placement = dim < 0 ? Placement::replicate() : Placement::shard(dim);
+    if (pinned && *pinned != placement) continue;
+    placements[mesh_dim] = placement;
+    least = std::min(least, least_bytes(problem, tensor, pin, placements, mesh_dim + 1));
+  }
+  return least;
+}
+
+}  // namespace
+
+std::int64_t least_parameter_bytes(const partition::Problem& problem, bool with_pins) {
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < problem.graph.nodes.size(); ++i) {
+    const costs::Node& node = problem.graph.nodes[i];
+    if (node.role != costs::Role::kParameter) continue;
+    costs::Placements placements;
+    total +=
+        least_bytes(problem, *node.outputs[0], with_pins ? problem.pins.nodes[i] : partition::Pin{}, placements, 0);
+  }
+  return total;
+}
+
+std::string explain_infeasible(const partition::Problem& problem) {
+  const std::int64_t limit = problem.pins.memory_limit_bytes;
+  const std::int64_t free = least_parameter_bytes(problem, false);
+  const std::int64_t pinned = least_parameter_bytes(problem, true);
+  if (free > limit) {
+    return fmt::format(
+        "infeasible: parameters, gradients and optimizer state need at least {} ({} bytes) per device even when cut "
+        "over all {} devices; the limit is {} ({} bytes)",
+        bytes_text(free), free, problem.mesh.num_devices(), bytes_text(limit), limit);
+  }
+  std::set<std::string> sources;
+  for (const auto* pins : {&problem.pins.nodes, &problem.pins.outputs}) {
+    for (const partition::Pin& pin : *pins) {
+      if (!pin.source.empty()) sources.insert(pin.source);
+    }
+  }
+  if (pinned > limit) {
+    return fmt::format(
+        "infeasible: with the pins, parameters, gradients and optimizer state need at least {} ({} bytes) per device, "
+        "without them {}; the limit is {} ({} bytes). Pins: {}",
+        bytes_text(pinned), pinned, bytes_text(free), bytes_text(limit), limit, fmt::join(sources, "; "));
+  }
+  if (sources.empty()) {
+    return fmt::format(
+        "infeasible: no combination of the ops' strategies keeps parameters, gradients and optimizer "
+        "state within {} ({} bytes) per device",
+        bytes_text(limit), limit);
+  }
+  return fmt::format("infeasible: these pins and the limit of {} ({} bytes) per device cannot hold together: {}",
+                     bytes_text(limit), limit, fmt::join(sources, "; "));
+}
+
+}  // namespace autopar::launch

@@ -1,0 +1,150 @@
+#include "launch/program.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <tbb/info.h>
+
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "io/file.h"
+#include "io/input_error.h"
+#include "io/write_plan.h"
+#include "launch/cli.h"
+#include "launch/exit_codes.h"
+#include "launch/infeasible.h"
+#include "launch/progress.h"
+#include "launch/stopwatch.h"
+#include "launch/summary.h"
+#include "launch/task.h"
+
+namespace autopar::launch {
+namespace {
+
+/// What rank 0 tells the others: go on with these options, or leave with this exit code.
+struct Verdict {
+  bool leave = false;
+  int exit_code = 0;
+  engine::Options options;
+};
+static_assert(std::is_trivially_copyable_v<Verdict>);
+
+/// Collective: rank 0's verdict on all ranks.
+Verdict share(engine::Comm& comm, const Verdict& verdict) {
+  std::string bytes(sizeof(Verdict), '\0');
+  std::memcpy(bytes.data(), &verdict, sizeof(Verdict));
+  comm.broadcast(bytes);
+  Verdict shared;
+  if (bytes.size() != sizeof(Verdict)) throw std::logic_error("rank 0 runs another version of the program");
+  std::memcpy(&shared, bytes.data(), sizeof(Verdict));
+  return shared;
+}
+
+/// The part of the program that only rank 0 runs, before and after the search.
+class Rank0 {
+ public:
+  explicit Rank0(int ranks) : ranks_(ranks), log_(spdlog::stderr_color_mt("autopar-search")) {
+    log_->set_pattern("%n: %^%l%$: %v");
+  }
+
+  Verdict prepare(int argc, char** argv) {
+    const CommandLine line = parse_command_line(argc, argv);
+    if (line.exit_code) {
+      if (*line.exit_code == 0) {
+        fmt::print("{}", line.text);
+      } else {
+        log_->error("{}", line.text);
+      }
+      return {true, *line.exit_code, {}};
+    }
+    arguments_ = line.arguments;
+    try {
+      task_.emplace(read_task(arguments_));
+      build_task(*task_);
+    } catch (const io::InputError& error) {
+      return fail(kExitBadInput, error.what());
+    } catch (const partition::PinError& error) {
+      return fail(kExitInfeasible, error.what());
+    }
+    for (const std::string& warning : unknown_op_warnings(*task_)) log_->warn("{}", warning);
+    progress_.emplace(!arguments_.quiet);
+    return {false, 0, arguments_.engine};
+  }
+
+  const engine::CostNetwork& network() const { return task_->model.network; }
+
+  void show(const engine::Progress& progress) { progress_->show(progress); }
+
+  Verdict finish(const engine::Solution& solution, double solve_s) {
+    progress_->clear();
+    if (solution.status == engine::Status::kInfeasible) {
+      return fail(kExitInfeasible, explain_infeasible(task_->problem));
+    }
+    if (solution.status == engine::Status::kNoSolution) {
+      return fail(kExitNoSolution, "the time limit came before a plan was found");
+    }
+    const partition::Plan plan =
+        partition::make_plan(task_->problem, *task_->redistributor, task_->model, solution.assignment);
+    if (plan.cost_ps != solution.cost) {
+      throw std::logic_error(fmt::format("the plan costs {} ps, the search found {}", plan.cost_ps, solution.cost));
+    }
+    const io::RunInfo run{ranks_, num_threads(), task_->read_s, task_->build_s, solve_s};
+    const std::string text = io::format_plan(task_->problem, plan, solution, task_->source,
+                                             arguments_.reproducible ? std::nullopt : std::optional(run));
+    try {
+      io::write_file(arguments_.output, text);
+    } catch (const io::InputError& error) {
+      return fail(kExitBadInput, error.what());
+    }
+    if (!arguments_.quiet) {
+      fmt::print("{}\nPlan written to {}\n", summary(task_->problem, plan, solution, run), arguments_.output);
+    }
+    return {true, solution.status == engine::Status::kOptimal ? kExitOptimal : kExitLimitReached, {}};
+  }
+
+ private:
+  Verdict fail(int exit_code, std::string_view message) {
+    log_->error("{}", message);
+    return {true, exit_code, {}};
+  }
+
+  int num_threads() const {
+    return arguments_.engine.threads > 0 ? arguments_.engine.threads : tbb::info::default_concurrency();
+  }
+
+  int ranks_;
+  std::shared_ptr<spdlog::logger> log_;
+  Arguments arguments_;
+  std::optional<Task> task_;
+  std::optional<ProgressLine> progress_;
+};
+
+int run_rank_0(int argc, char** argv, engine::Comm& comm) {
+  Rank0 rank0(comm.size());
+  const Verdict verdict = share(comm, rank0.prepare(argc, argv));
+  if (verdict.leave) return verdict.exit_code;
+  const Stopwatch watch;
+  const engine::Solution solution = engine::solve(rank0.network(), verdict.options, comm,
+                                                  [&](const engine::Progress& progress) { rank0.show(progress); });
+  return share(comm, rank0.finish(solution, watch.seconds())).exit_code;
+}
+
+int run_other_rank(engine::Comm& comm) {
+  const Verdict verdict = share(comm, {});
+  if (verdict.leave) return verdict.exit_code;
+  engine::solve({}, verdict.options, comm);
+  return share(comm, {}).exit_code;
+}
+
+}  // namespace
+
+int run(int argc, char** argv, engine::Comm& comm) {
+  return comm.rank() == 0 ? run_rank_0(argc, argv, comm) : run_other_rank(comm);
+}
+
+}  // namespace autopar::launch

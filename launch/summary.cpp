@@ -1,0 +1,140 @@
+#include "launch/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "costs/placement.h"
+#include "io/plan_totals.h"
+#include "launch/explain.h"
+#include "launch/fold_names.h"
+#include "launch/units.h"
+
+namespace autopar::launch {
+namespace {
+
+/// Columns of a text table, each as wide as its widest cell. `numbers`: columns from this one on are flush right.
+std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t numbers) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i < numbers ? fmt::format(" {:<{}} ", row[i], widths[i]) : fmt::format(" {:>{}} ", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+double ms(std::int64_t ps) { return static_cast<double>(ps) * 1e-9; }
+
+std::string short_dtype(costs::DType dtype) {
+  const std::string name(costs::dtype_name(dtype));
+  if (name == "bfloat16") return "bf16";
+  if (name.starts_with("float") && name.find("e") == std::string::npos) return "f" + name.substr(5);
+  return name;
+}
+
+std::string head(const partition::Problem& problem, const engine::Solution& solution, const io::RunInfo& run) {
+  std::string dims;
+  for (std::size_t i = 0; i < problem.mesh.shape.size(); ++i) {
+    dims += fmt::format("{}{}={}", i > 0 ? ", " : "", problem.mesh.dim_names[i], problem.mesh.shape[i]);
+  }
+  std::string text = fmt::format("{} on {} devices ({}) of {} ({})\n\n", problem.graph.name, problem.mesh.num_devices(),
+                                 dims, problem.cluster.name, problem.cluster.device.name);
+  const double gap = io::relative_gap(solution);
+  std::string proof = "proven optimal";
+  if (solution.status != engine::Status::kOptimal) {
+    proof = fmt::format("time limit reached, at most {:.3g}% above the optimum", gap * 100);
+  } else if (gap > 0) {
+    proof = fmt::format("proven within {:.3g}% of the optimum", gap * 100);
+  }
+  text += fmt::format("Predicted step  {}, {}\n", time_text(solution.cost), proof);
+  text += fmt::format("Search          {:.2f} s ({} rank{}, {} thread{} each; reading {:.2f} s, pricing {:.2f} s)\n",
+                      run.solve_s, run.ranks, run.ranks == 1 ? "" : "s", run.threads, run.threads == 1 ? "" : "s",
+                      run.read_s, run.build_s);
+  return text;
+}
+
+std::string communication(const partition::Plan& plan) {
+  std::vector<std::vector<std::string>> rows{{"mesh dims", "collective", "count", "bytes", "ms"}};
+  for (const io::CommunicationTotal& total : io::communication_totals(plan)) {
+    rows.push_back({fmt::format("{}", fmt::join(io::mesh_dim_names(total.mesh_dims, plan.mesh), "+")),
+                    std::string(costs::step_name(total.kind)), std::to_string(total.count), bytes_text(total.bytes),
+                    fmt::format("{:.3f}", ms(total.time_ps))});
+  }
+  if (rows.size() == 1) return "  no collectives\n";
+  return table(rows, 2);
+}
+
+std::string parameters(const costs::Graph& graph, const partition::Plan& plan) {
+  std::vector<NamedFacts> items;
+  std::map<std::string, std::vector<std::string>> cells;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const costs::Node& node = graph.nodes[i];
+    if (node.role != costs::Role::kParameter) continue;
+    const costs::TensorMeta& tensor = *node.outputs[0];
+    std::vector<std::string> facts{fmt::format("{}[{}]", short_dtype(tensor.dtype), fmt::join(tensor.shape, ","))};
+    for (int dim = 0; dim < plan.mesh.rank(); ++dim) {
+      facts.push_back(fmt::format("{}: {}", plan.mesh.dim_names[static_cast<std::size_t>(dim)],
+                                  costs::to_string(plan.nodes[i].outputs[0][dim])));
+    }
+    std::string key = fmt::format("{}", fmt::join(facts, " "));
+    cells.emplace(key, std::move(facts));
+    items.push_back({node.name, std::move(key)});
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const NamedFacts& folded : fold_names(items)) {
+    std::vector<std::string> row{folded.name};
+    const auto& facts = cells.at(folded.facts);
+    row.insert(row.end(), facts.begin(), facts.end());
+    rows.push_back(std::move(row));
+  }
+  const std::size_t num_columns = rows.empty() ? 0 : rows.front().size();
+  return table(rows, num_columns);
+}
+
+}  // namespace
+
+std::string summary(const partition::Problem& problem, const partition::Plan& plan, const engine::Solution& solution,
+                    const io::RunInfo& run) {
+  std::string text = head(problem, solution, run);
+  const double total = std::max(1.0, static_cast<double>(plan.cost_ps));
+  text += fmt::format("Time            {} compute ({:.1f}%), {} communication ({:.1f}%)\n", time_text(plan.compute_ps),
+                      100 * static_cast<double>(plan.compute_ps) / total, time_text(plan.communication_ps),
+                      100 * static_cast<double>(plan.communication_ps) / total);
+  text += fmt::format("Memory          {} of {} per device for parameters, gradients and optimizer state\n",
+                      bytes_text(plan.parameter_bytes), bytes_text(plan.memory_limit_bytes));
+  text += "\nCommunication of one device\n" + communication(plan);
+  text += "\nParameters\n" + parameters(problem.graph, plan);
+  text += "\nWhat each mesh dim does\n";
+  for (int dim = 0; dim < plan.mesh.rank(); ++dim) {
+    const auto index = static_cast<std::size_t>(dim);
+    text += fmt::format("  {} ({}): {}\n", plan.mesh.dim_names[index], plan.mesh.shape[index],
+                        plan.mesh.shape[index] == 1
+                            ? "one device, nothing to split"
+                            : fmt::format("{}", fmt::join(explain_mesh_dim(problem, plan, dim), "; ")));
+  }
+  return text;
+}
+
+std::vector<std::string> unknown_op_warnings(const Task& task) {
+  std::vector<std::string> warnings;
+  for (const std::string& op : task.model.unknown_ops) {
+    const auto& nodes = task.problem.graph.nodes;
+    const auto count =
+        std::count_if(nodes.begin(), nodes.end(), [&](const costs::Node& node) { return node.op == op; });
+    warnings.push_back(fmt::format("no sharding rule for {}: its {} node{} run replicated on all devices", op, count,
+                                   count == 1 ? "" : "s"));
+  }
+  return warnings;
+}
+
+}  // namespace autopar::launch

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/solve.h"
+#include "io/write_plan.h"
+#include "launch/task.h"
+#include "partition/plan.h"
+#include "partition/problem.h"
+
+namespace autopar::launch {
+
+/// The plan as a person reads it: times, communication, memory, parameters, and what each mesh dim does.
+std::string summary(const partition::Problem& problem, const partition::Plan& plan, const engine::Solution& solution,
+                    const io::RunInfo& run);
+
+/// One warning per op that has no sharding rule.
+std::vector<std::string> unknown_op_warnings(const Task& task);
+
+}  // namespace autopar::launch

@@ -1,0 +1,73 @@
+#include "launch/task.h"
+
+#include <fmt/format.h>
+
+#include "io/file.h"
+#include "io/input_error.h"
+#include "io/read_cluster.h"
+#include "io/read_constraints.h"
+#include "io/read_mesh.h"
+#include "io/read_model.h"
+#include "launch/stopwatch.h"
+
+namespace autopar::launch {
+namespace {
+
+costs::Mesh choose_mesh(const Arguments& arguments, const io::ModelFile& model) {
+  if (!arguments.mesh) {
+    if (!model.mesh)
+      throw io::InputError(arguments.model, "", "the model file has no mesh; give one, such as --mesh 8,4");
+    return *model.mesh;
+  }
+  costs::Mesh mesh = *arguments.mesh;
+  if (mesh.dim_names.empty()) {
+    // Constraints may speak of the model file's names.
+    const bool same_dims = model.mesh && model.mesh->shape.size() == mesh.shape.size();
+    mesh.dim_names = same_dims ? model.mesh->dim_names : io::default_dim_names(mesh.shape.size());
+  }
+  return mesh;
+}
+
+io::ClusterFile choose_cluster(const Arguments& arguments, const io::ModelFile& model) {
+  if (!arguments.cluster.empty()) return io::read_cluster(arguments.cluster, "--cluster");
+  if (model.inline_cluster) return *model.inline_cluster;
+  if (!model.cluster_name.empty()) return io::read_cluster(model.cluster_name, arguments.model + ": cluster");
+  throw io::InputError(arguments.model, "", "the model file names no cluster; give one, such as --cluster h100");
+}
+
+}  // namespace
+
+Task read_task(const Arguments& arguments) {
+  const Stopwatch watch;
+  Task task;
+  io::ModelFile model = io::read_model(arguments.model);
+  io::ClusterFile cluster = choose_cluster(arguments, model);
+  task.problem.mesh = choose_mesh(arguments, model);
+  std::vector<io::JsonValue> layers;
+  if (model.constraints) layers.push_back(*model.constraints);
+  std::optional<io::ConstraintsFile> constraints;
+  if (!arguments.constraints.empty()) {
+    constraints = io::read_constraints(arguments.constraints);
+    layers.push_back(constraints->constraints);
+    task.source.constraints_hash = constraints->hash;
+  }
+  task.problem.pins = io::resolve_constraints(layers, model.graph_file, task.problem.mesh, cluster.cluster);
+  task.problem.graph = std::move(model.graph_file.graph);
+  task.problem.cluster = std::move(cluster.cluster);
+  task.source.producer = "autopar-search " AUTOPAR_VERSION;
+  task.source.model_hash = std::move(model.hash);
+  task.source.cluster_hash = std::move(cluster.hash);
+  task.source.aliases = std::move(model.graph_file.aliases);
+  io::check_writable(arguments.output);
+  task.read_s = watch.seconds();
+  return task;
+}
+
+void build_task(Task& task) {
+  const Stopwatch watch;
+  task.redistributor = std::make_unique<costs::Redistributor>(task.problem.cluster, task.problem.mesh);
+  task.model = partition::build_network(task.problem, *task.redistributor);
+  task.build_s = watch.seconds();
+}
+
+}  // namespace autopar::launch

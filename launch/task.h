@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "costs/redistribute.h"
+#include "io/write_plan.h"
+#include "launch/cli.h"
+#include "partition/build_network.h"
+#include "partition/problem.h"
+
+namespace autopar::launch {
+
+/// What rank 0 works on: the problem that the input files state, and its cost network.
+struct Task {
+  partition::Problem problem;
+  io::PlanSource source;
+  std::unique_ptr<costs::Redistributor> redistributor;
+  partition::ModelNetwork model;
+  double read_s = 0;
+  double build_s = 0;
+};
+
+/// Reads and checks all input files. Throws io::InputError.
+Task read_task(const Arguments& arguments);
+
+/// Prices the choices. Throws partition::PinError.
+void build_task(Task& task);
+
+}  // namespace autopar::launch
