@@ -4,13 +4,7 @@
 #include <limits>
 
 #include "engine/index.h"
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define AUTOPAR_VECTORISED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define AUTOPAR_VECTORISED
-#endif
+#include "engine/vectorise.h"
 
 namespace autopar::engine {
 namespace {

@@ -4,12 +4,24 @@
 #include <numeric>
 
 #include "engine/index.h"
+#include "engine/vectorise.h"
 
 namespace autopar::engine {
 namespace {
 
 /// A new table may have this many entries at most. Above, eliminating a variable costs more than it saves.
 constexpr std::int64_t kMaxTable = 1 << 13;
+
+/// The least of bad[i] - good[i], at most kForbidden / 1024; hugely negative if good is forbidden where bad is not.
+/// Without branches, so that it is vectorised.
+AUTOPAR_VECTORISED Cost least_difference(const Cost* bad, const Cost* good, std::size_t width) {
+  Cost least = kForbidden / 1024;
+  for (std::size_t i = 0; i < width; ++i) {
+    const Cost difference = bad[i] >= kForbidden ? kForbidden : bad[i] - good[i];
+    least = difference < least ? difference : least;
+  }
+  return least;
+}
 
 }  // namespace
 
@@ -147,13 +159,13 @@ bool Presolve::eliminate_link(std::int32_t variable, const View& a, const View& 
     const Projection& to_a = net_.projections[ix(a.self_project)];
     const Projection& to_b = net_.projections[ix(b.self_project)];
     Table table{rows, cols, std::vector<Cost>(ix(rows) * ix(cols), kForbidden)};
+    std::vector<Cost> right(ix(cols));
     for (std::size_t x = 0; x < costs.size(); ++x) {
+      for (std::int32_t col = 0; col < cols; ++col) right[ix(col)] = cost(b, to_b[x], col);
       for (std::int32_t row = 0; row < rows; ++row) {
         const Cost left = add(costs[x], cost(a, to_a[x], row));
         Cost* out = table.costs.data() + ix(row) * ix(cols);
-        for (std::int32_t col = 0; col < cols; ++col) {
-          out[col] = std::min(out[col], add(left, cost(b, to_b[x], col)));
-        }
+        for (std::size_t col = 0; col < right.size(); ++col) out[col] = std::min(out[col], left + right[col]);
       }
     }
     entry->second = static_cast<std::int32_t>(net_.tables.size());
@@ -231,16 +243,31 @@ bool Presolve::remove_values(std::int32_t variable) {
   return true;
 }
 
+Presolve::Rows Presolve::rows_of(const View& view) const {
+  Rows rows;
+  rows.row_of = &net_.projections[ix(view.self_project)];
+  std::vector<std::int32_t> states = net_.projections[ix(view.other_project)];
+  std::sort(states.begin(), states.end());
+  states.erase(std::unique(states.begin(), states.end()), states.end());
+  rows.width = states.size();
+  for (std::int32_t row = 0; row < num_states(view.table, view.self_is_row); ++row) {
+    for (std::int32_t state : states) rows.costs.push_back(cost(view, row, state));
+  }
+  return rows;
+}
+
 std::vector<std::int32_t> Presolve::surviving_values(std::int32_t variable, const std::vector<View>& views) const {
   const Domain& domain = net_.domain(variable);
+  std::vector<Rows> edges;
+  for (const View& v : views) edges.push_back(rows_of(v));
   std::vector<std::int32_t> kept;
   for (std::int32_t x = 0; x < domain.size(); ++x) {
-    if (!is_dead(domain, x, views)) kept.push_back(x);
+    if (!is_dead(domain, x, edges)) kept.push_back(x);
   }
   // Earlier values win ties, so of equals exactly one stays.
   for (std::size_t i = 0; i < kept.size();) {
     const bool dominated = std::any_of(kept.begin(), kept.end(), [&](std::int32_t other) {
-      return other != kept[i] && dominates(domain, other, kept[i], views);
+      return other != kept[i] && dominates(domain, other, kept[i], edges);
     });
     if (dominated) {
       kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(i));
@@ -251,38 +278,27 @@ std::vector<std::int32_t> Presolve::surviving_values(std::int32_t variable, cons
   return kept;
 }
 
-bool Presolve::is_dead(const Domain& domain, std::int32_t value, const std::vector<View>& views) const {
+bool Presolve::is_dead(const Domain& domain, std::int32_t value, const std::vector<Rows>& edges) {
   if (domain.costs[ix(value)] >= kForbidden) return true;
-  return std::any_of(views.begin(), views.end(), [&](const View& v) {
-    const std::int32_t state = net_.projections[ix(v.self_project)][ix(value)];
-    const Projection& others = net_.projections[ix(v.other_project)];
-    return std::all_of(others.begin(), others.end(),
-                       [&](std::int32_t other) { return cost(v, state, other) >= kForbidden; });
+  return std::any_of(edges.begin(), edges.end(), [&](const Rows& edge) {
+    const Cost* row = edge.row(value);
+    return std::all_of(row, row + edge.width, [](Cost cost) { return cost >= kForbidden; });
   });
 }
 
 bool Presolve::dominates(const Domain& domain, std::int32_t better, std::int32_t worse,
-                         const std::vector<View>& views) const {
+                         const std::vector<Rows>& edges) {
   if (!domain.usage.empty() && domain.usage[ix(better)] > domain.usage[ix(worse)]) return false;
   Cost slack = domain.costs[ix(worse)] - domain.costs[ix(better)];
-  for (const View& v : views) {
-    const Projection& self = net_.projections[ix(v.self_project)];
-    const std::int32_t good = self[ix(better)];
-    const std::int32_t bad = self[ix(worse)];
+  for (const Rows& edge : edges) {
+    const Cost* good = edge.row(better);
+    const Cost* bad = edge.row(worse);
     if (good == bad) continue;
-    Cost least = kForbidden;  // how much the other value costs more, over the neighbour's states
-    for (std::int32_t other : net_.projections[ix(v.other_project)]) {
-      const Cost with_bad = cost(v, bad, other);
-      if (with_bad >= kForbidden) continue;
-      const Cost with_good = cost(v, good, other);
-      if (with_good >= kForbidden) return false;
-      least = std::min(least, with_bad - with_good);
-    }
-    slack += std::min(least, kForbidden / 1024);
+    slack += least_difference(bad, good, edge.width);
     if (slack < -kForbidden / 2) return false;
   }
-  return slack > 0 || (slack == 0 && better < worse) ||
-         (slack == 0 && !domain.usage.empty() && domain.usage[ix(better)] < domain.usage[ix(worse)]);
+  const bool uses_less = !domain.usage.empty() && domain.usage[ix(better)] < domain.usage[ix(worse)];
+  return slack > 0 || (slack == 0 && (better < worse || uses_less));
 }
 
 std::int32_t Presolve::restrict_domain(std::int32_t domain, const std::vector<std::int32_t>& kept) {

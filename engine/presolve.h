@@ -62,9 +62,19 @@ class Presolve {
   bool eliminate_link(std::int32_t variable, const View& a, const View& b);
   void merge_edges(std::int32_t first, std::int32_t second);
   bool remove_values(std::int32_t variable);
+  /// The costs of an edge as a variable meets them: per value a row over the neighbour's states.
+  struct Rows {
+    const Projection* row_of = nullptr;
+    std::size_t width = 0;
+    std::vector<Cost> costs;
+    const Cost* row(std::int32_t value) const {
+      return costs.data() + static_cast<std::size_t>((*row_of)[static_cast<std::size_t>(value)]) * width;
+    }
+  };
+  Rows rows_of(const View& view) const;
   std::vector<std::int32_t> surviving_values(std::int32_t variable, const std::vector<View>& views) const;
-  bool dominates(const Domain& domain, std::int32_t better, std::int32_t worse, const std::vector<View>& views) const;
-  bool is_dead(const Domain& domain, std::int32_t value, const std::vector<View>& views) const;
+  static bool dominates(const Domain& domain, std::int32_t better, std::int32_t worse, const std::vector<Rows>& edges);
+  static bool is_dead(const Domain& domain, std::int32_t value, const std::vector<Rows>& edges);
   std::int32_t restrict_domain(std::int32_t domain, const std::vector<std::int32_t>& kept);
   std::int32_t restrict_projection(std::int32_t projection, const std::vector<std::int32_t>& kept);
   std::int32_t restrict_values(std::int32_t values, const std::vector<std::int32_t>& kept);
