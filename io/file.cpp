@@ -40,17 +40,17 @@ class FileDescriptor {
   int fd_;
 };
 
-[[noreturn]] void fail_too_large(const std::string& path) {
-  throw InputError(path, "", fmt::format("larger than {} MiB", kMaxFileBytes >> 20));
+[[noreturn]] void fail_too_large(const std::string& path, std::int64_t max_bytes) {
+  throw InputError(path, "", fmt::format("larger than {} MiB", max_bytes >> 20));
 }
 
-std::string read_raw(const std::string& path) {
+std::string read_raw(const std::string& path, std::int64_t max_bytes) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail_errno(path, "cannot open");
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) fail_errno(path, "cannot read");
   if (S_ISDIR(info.st_mode)) throw InputError(path, "", "is a directory, not a file");
-  if (info.st_size > kMaxFileBytes) fail_too_large(path);
+  if (info.st_size > max_bytes) fail_too_large(path, max_bytes);
 
   std::string content;
   std::size_t size = 0;
@@ -63,7 +63,7 @@ std::string read_raw(const std::string& path) {
     if (got < 0) fail_errno(path, "cannot read");
     size += static_cast<std::size_t>(got);
     if (got == 0) break;
-    if (size > static_cast<std::size_t>(kMaxFileBytes)) fail_too_large(path);
+    if (size > static_cast<std::size_t>(max_bytes)) fail_too_large(path, max_bytes);
     room = std::max<std::size_t>(room - static_cast<std::size_t>(got), 1 << 16);
   }
   content.resize(size);
@@ -88,7 +88,7 @@ class Inflater {
 };
 
 /// Decompresses all members of a gzip file.
-std::string inflate_all(const std::string& path, const std::string& packed) {
+std::string inflate_all(const std::string& path, const std::string& packed, std::int64_t max_bytes) {
   Inflater inflater;
   z_stream& stream = inflater.stream();
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
@@ -97,7 +97,7 @@ std::string inflate_all(const std::string& path, const std::string& packed) {
   std::size_t size = 0;
   std::size_t room = packed.size() * 8 + (1 << 12);
   while (true) {
-    room = std::min(room, static_cast<std::size_t>(kMaxFileBytes) + 1 - size);
+    room = std::min(room, static_cast<std::size_t>(max_bytes) + 1 - size);
     content.reserve(size + room + kPadding);
     content.resize(size + room);
     stream.next_out = reinterpret_cast<Bytef*>(content.data() + size);
@@ -105,7 +105,7 @@ std::string inflate_all(const std::string& path, const std::string& packed) {
     const int result = inflate(&stream, Z_NO_FLUSH);
     size = content.size() - stream.avail_out;
     const std::size_t offset = packed.size() - stream.avail_in;
-    if (size > static_cast<std::size_t>(kMaxFileBytes)) fail_too_large(path);
+    if (size > static_cast<std::size_t>(max_bytes)) fail_too_large(path, max_bytes);
     if (result == Z_STREAM_END) {
       if (stream.avail_in == 0) break;
       inflateReset(&stream);  // another member follows
@@ -172,9 +172,9 @@ std::string folder_of(const std::string& path) {
 
 }  // namespace
 
-std::string read_file(const std::string& path) {
-  std::string content = read_raw(path);
-  return is_gzip(content) ? inflate_all(path, content) : content;
+std::string read_file(const std::string& path, std::int64_t max_bytes) {
+  std::string content = read_raw(path, max_bytes);
+  return is_gzip(content) ? inflate_all(path, content, max_bytes) : content;
 }
 
 void write_file(const std::string& path, std::string_view content) {

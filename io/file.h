@@ -11,8 +11,8 @@ namespace autopar::io {
 inline constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 30;
 
 /// Whole content of `path`, decompressed if it is gzip data (told by the content, not by the name). Throws InputError
-/// if it cannot be read, is cut off or damaged (with the offset in the file), or is larger than kMaxFileBytes.
-std::string read_file(const std::string& path);
+/// if it cannot be read, is cut off or damaged (with the offset in the file), or is larger than `max_bytes`.
+std::string read_file(const std::string& path, std::int64_t max_bytes = kMaxFileBytes);
 
 /// Writes `content` to `path` whole or not at all: to a temporary file in the same folder, flushed to disk and then
 /// renamed. Throws InputError if that fails; then `path` is as it was and no temporary file stays behind.

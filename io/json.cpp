@@ -40,6 +40,7 @@ std::string_view type_name(element value) {
 class ErrorListener : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::string message;
+  std::size_t position = 0;
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -53,19 +54,26 @@ class ErrorListener : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return true; }
   bool start_array(std::size_t) override { return true; }
   bool end_array() override { return true; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) override {
+  bool parse_error(std::size_t num_read, const std::string&, const nlohmann::json::exception& error) override {
     message = error.what();
+    position = num_read;
     return false;
   }
 };
 
-/// nlohmann's "[json.exception.parse_error.101] parse error at line 1, column 2: text" as place and message.
-std::pair<std::string, std::string> split_message(const std::string& what) {
-  const std::string_view marker = "parse error at ";
-  const std::size_t start = what.find(marker);
-  const std::size_t end = start == std::string::npos ? start : what.find(": ", start);
-  if (end == std::string::npos) return {"", "not JSON: " + what};
-  return {what.substr(start + marker.size(), end - start - marker.size()), "not JSON: " + what.substr(end + 2)};
+/// Line and column, from 1, of the last of the first `num_read` bytes.
+std::string line_and_column(std::string_view text, std::size_t num_read) {
+  const std::string_view before = text.substr(0, num_read == 0 ? 0 : num_read - 1);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  return fmt::format("line {}, column {}", line, before.size() - line_start + 1);
+}
+
+/// What nlohmann says after "[json.exception.parse_error.101] parse error at line 1, column 2: ".
+std::string bare_message(const std::string& what) {
+  const std::size_t place = what.find("parse error at ");
+  const std::size_t end = place == std::string::npos ? place : what.find(": ", place);
+  return end == std::string::npos ? what : what.substr(end + 2);
 }
 
 [[noreturn]] void fail_syntax(const std::string& file, const std::string& text, simdjson::error_code error) {
@@ -79,8 +87,7 @@ std::pair<std::string, std::string> split_message(const std::string& what) {
   ErrorListener listener;
   nlohmann::json::sax_parse(text, &listener);
   if (!listener.message.empty()) {
-    const auto [place, message] = split_message(listener.message);
-    throw InputError(file, place, message);
+    throw InputError(file, line_and_column(text, listener.position), "not JSON: " + bare_message(listener.message));
   }
   if (error == simdjson::NUMBER_ERROR) throw InputError(file, "", "not JSON: a number that does not fit in 64 bits");
   throw InputError(file, "", fmt::format("not JSON: {}", simdjson::error_message(error)));

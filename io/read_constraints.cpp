@@ -291,6 +291,10 @@ ConstraintsFile read_constraints(const std::string& path) {
   return {root, content_hash(text), std::move(document)};
 }
 
+void check_constraint_keys(const JsonValue& constraints) {
+  constraints.expect_keys({"memory_limit_bytes", "optimizer", "parameters", "inputs", "outputs", "nodes"});
+}
+
 partition::Pins resolve_constraints(const std::vector<JsonValue>& layers, const GraphFile& graph,
                                     const costs::Mesh& mesh, const costs::Cluster& cluster) {
   return Resolver(graph, mesh).resolve(layers, cluster.device.memory_bytes);

@@ -22,6 +22,9 @@ struct ConstraintsFile {
 /// Throws InputError if the file is not a constraints file.
 ConstraintsFile read_constraints(const std::string& path);
 
+/// Throws InputError unless `constraints` is an object of the keys that constraints inside another file can have.
+void check_constraint_keys(const JsonValue& constraints);
+
 /// Pins of all `layers`: where two layers speak of one tensor and mesh dim, the later wins; within a layer that is a
 /// contradiction. The memory limit is the cluster's device memory unless a layer sets it.
 /// Throws InputError for a pattern that matches nothing, a contradiction (naming both sources), a mesh dim that is not

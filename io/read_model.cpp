@@ -1,6 +1,7 @@
 #include "io/read_model.h"
 
 #include "io/file.h"
+#include "io/read_constraints.h"
 #include "io/read_mesh.h"
 
 namespace autopar::io {
@@ -26,6 +27,7 @@ ModelFile read_model(const std::string& path) {
   }
   model.graph_file = read_graph(root);
   model.constraints = root.find("constraints");
+  if (model.constraints) check_constraint_keys(*model.constraints);
   model.hash = content_hash(text);
   model.document = std::move(document);
   return model;

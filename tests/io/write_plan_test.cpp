@@ -1,0 +1,127 @@
+#include "io/write_plan.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "io/plan_totals.h"
+#include "io/read_model.h"
+#include "tests/io/tiny.h"
+
+namespace autopar::io {
+namespace {
+
+using costs::Placement;
+using Kind = costs::RedistributeStep::Kind;
+
+/// The tiny example on a 2×4 mesh, everything replicated but fc1.weight, which is gathered in one collective.
+struct Fixture {
+  partition::Problem problem;
+  partition::Plan plan;
+  engine::Solution solution;
+  PlanSource source;
+
+  Fixture() {
+    GraphFile file = read_model(testing::tiny_path()).graph_file;
+    problem.graph = std::move(file.graph);
+    problem.mesh = {{2, 4}, {"dp", "tp"}};
+    problem.cluster.name = "a \"quoted\" name";
+    source = {"autopar-search 0.1.0", "xxh3:0000000000000001", "xxh3:0000000000000002", "", std::move(file.aliases)};
+    source.aliases[0] = {"head.weight"};
+    plan.mesh = problem.mesh;
+    for (const costs::Node& node : problem.graph.nodes) {
+      plan.nodes.push_back(
+          {std::vector<costs::Placements>(node.inputs.size()), std::vector<costs::Placements>(node.outputs.size()), 7});
+    }
+    costs::Placements sharded;
+    sharded[0] = sharded[1] = Placement::shard(0);
+    plan.nodes[0].outputs[0] = sharded;
+    plan.outputs.resize(problem.graph.outputs.size());
+    const costs::RedistributeStep gather{Kind::kAllGather, 3, sharded, {}, 8388608, 500};
+    plan.redistributions.push_back({{0, 0}, costs::Phase::kForward, sharded, {}, {gather}, {{4, 0}, {1, -1}}});
+    plan.redistributions.push_back(
+        {{8, 0}, costs::Phase::kForward, {}, sharded, {{Kind::kSlice, 1, {}, {}, 0, 0}}, {{9, 0}}});
+    plan.cost_ps = solution.cost = 619;
+    plan.compute_ps = 119;
+    plan.communication_ps = 500;
+    solution.bound = 600;
+    solution.status = engine::Status::kLimitReached;
+  }
+  std::string text(const std::optional<RunInfo>& run = std::nullopt) const {
+    return format_plan(problem, plan, solution, source, run);
+  }
+};
+
+TEST(WritePlanTest, says_what_the_plan_says) {
+  const Fixture fixture;
+  const auto json = nlohmann::json::parse(fixture.text());
+  EXPECT_EQ(json["format"], "autopar-plan");
+  EXPECT_EQ(json["model"]["graph_hash"], fixture.problem.graph.hash);
+  EXPECT_EQ(json["cluster"]["name"], "a \"quoted\" name");
+  EXPECT_TRUE(json["constraints_hash"].is_null());
+  EXPECT_EQ(json["mesh"], nlohmann::json::parse(R"json({"shape": [2, 4], "dim_names": ["dp", "tp"]})json"));
+  EXPECT_EQ(json["result"]["status"], "limit_reached");
+  EXPECT_NEAR(json["result"]["gap"].get<double>(), 19.0 / 619.0, 1e-6);
+  const auto sharded = nlohmann::json::parse(R"json(["S(0)", "S(0)"])json");
+  EXPECT_EQ(json["parameters"]["fc1.weight"], sharded);
+  EXPECT_EQ(json["parameters"]["head.weight"], sharded);
+  EXPECT_EQ(json["parameters"]["fc2.weight"], nlohmann::json::parse(R"json(["R", "R"])json"));
+  EXPECT_EQ(json["nodes"].size(), fixture.problem.graph.nodes.size());
+  EXPECT_EQ(json["nodes"]["fc1/f/mm"]["inputs"].size(), 2U);
+  EXPECT_EQ(json["nodes"]["fc1/f/mm"]["compute_ps"], 7);
+  EXPECT_EQ(json["redistributions"][0],
+            nlohmann::json::parse(
+                R"json({"value": "fc1.weight", "output": 0, "phase": "forward", "from": ["S(0)", "S(0)"],
+          "to": ["R", "R"], "dtype": "bfloat16", "steps": [{"step": "all_gather", "mesh_dims": ["dp", "tp"], "to": ["R", "R"],
+          "bytes": 8388608, "time_ps": 500}], "uses": [{"node": "fc1/f/t", "input": 0}, {"graph_output": 1}]})json"));
+  EXPECT_EQ(json["totals"]["communication"],
+            nlohmann::json::parse(
+                R"json([{"collective": "all_gather", "mesh_dims": ["dp", "tp"], "count": 1,
+          "bytes": 8388608, "time_ps": 500}])json"));
+  EXPECT_EQ(json["outputs"][1]["of"], "fc1.weight");
+  EXPECT_FALSE(json.contains("run"));
+}
+
+TEST(WritePlanTest, one_line_per_node_and_redistribution) {
+  const Fixture fixture;
+  const std::string text = fixture.text();
+  for (const char* start : {"\n\"fc1/f/mm\": {", "\n\"relu/f/relu\": {", "\n{\"value\": \"fc1.weight\", "}) {
+    EXPECT_NE(text.find(start), std::string::npos) << start;
+  }
+}
+
+TEST(WritePlanTest, run_is_the_last_line_and_all_that_differs) {
+  const Fixture fixture;
+  const std::string bare = fixture.text();
+  const std::string with_run = fixture.text(RunInfo{4, 8, 0.1, 0.2, 0.3});
+  const std::size_t run = with_run.rfind(",\n\"run\": {");
+  ASSERT_NE(run, std::string::npos);
+  EXPECT_EQ(with_run.substr(0, run) + "\n}\n", bare);
+  const auto json = nlohmann::json::parse(with_run);
+  EXPECT_EQ(json["run"]["ranks"], 4);
+  EXPECT_EQ(json["run"]["threads"], 8);
+  EXPECT_EQ(std::count(with_run.begin() + static_cast<std::ptrdiff_t>(run), with_run.end(), '\n'), 3);
+}
+
+TEST(PlanTotalsTest, sums_by_mesh_dims_and_kind_without_local_steps) {
+  partition::Plan plan;
+  const auto add = [&](Kind kind, std::uint32_t dims, std::int64_t bytes) {
+    plan.redistributions.push_back({{0, 0}, {}, {}, {}, {{kind, dims, {}, {}, bytes, 2 * bytes}}, {}});
+  };
+  add(Kind::kAllReduce, 2, 10);
+  add(Kind::kAllGather, 1, 1);
+  add(Kind::kSlice, 1, 0);
+  add(Kind::kAllReduce, 2, 30);
+  add(Kind::kAllReduce, 3, 5);
+  const auto totals = communication_totals(plan);
+  ASSERT_EQ(totals.size(), 3U);
+  EXPECT_EQ(totals[0].kind, Kind::kAllGather);
+  EXPECT_EQ(totals[1].mesh_dims, 2U);
+  EXPECT_EQ(totals[1].count, 2);
+  EXPECT_EQ(totals[1].bytes, 40);
+  EXPECT_EQ(totals[1].time_ps, 80);
+  EXPECT_EQ(totals[2].mesh_dims, 3U);
+}
+
+}  // namespace
+}  // namespace autopar::io
