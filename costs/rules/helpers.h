@@ -39,6 +39,10 @@ bool contains(const std::vector<std::int64_t>& dims, std::int64_t dim);
 /// (addition saturates) and 8-bit floats (collectives do not add them).
 bool can_be_partial(DType dtype);
 
+/// True if casting the summands of a pending sum casts the sum. Not from fractions to integers: rounding each summand
+/// is not rounding the sum.
+bool cast_is_linear(DType from, DType to);
+
 /// Split of an op's input that is broadcast to `output` (dims aligned at the right) when the output's dim `dim` is cut:
 /// the matching shard, or Replicate if the input has no such dim or only one element there.
 Split broadcast_shard(const TensorMeta& input, const TensorMeta& output, std::int64_t dim);
