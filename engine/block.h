@@ -20,7 +20,7 @@ struct Block {
     std::vector<std::int64_t> usage;  ///< values x points; empty: none
     /// See Domain::levels.
     std::vector<std::vector<std::int32_t>> levels;
-    bool keep = false;                ///< stays in the result's scope
+    bool keep = false;  ///< stays in the result's scope
   };
   struct Edge {
     std::int32_t u = -1;
@@ -59,6 +59,13 @@ struct BlockResult {
 /// keep their origins, so values() can find the eliminated variables' values.
 BlockResult eliminate(const Block& block, const std::vector<std::shared_ptr<const Relation>>& given,
                       const BlockOptions& options, const Deadline& deadline);
+
+/// Parts of `block` that split the allowed values of `variable` by the coarsest branching level that tells them apart
+/// (the choice on mesh dim 0, then 1, ...), else one by one. Together they have the block's solutions.
+std::vector<Block> split(const Block& block, std::int32_t variable);
+
+/// The result of a block from those of its parts, in their order.
+BlockResult merge(std::vector<BlockResult> parts, const BlockOptions& options);
 
 /// Depth-first branch and bound on top of eliminate(): where a relation grows too large, splits the widest variable's
 /// values by their branching levels and searches the parts, in parallel (TBB). The result does not depend on the number

@@ -14,9 +14,10 @@ bool propagate(const CostNetwork& network, LiveValues& live);
 /// Sweeps until the bound stops rising, exceeds `enough`, or `max_sweeps`. Returns the number of sweeps.
 int converge(Dual& dual, Cost enough, int max_sweeps);
 
-/// Looks for prices that raise the bound, one usage point after the other: usage of the rounded assignment tells whether
-/// a price is too low or too high, so bisection finds where it turns (the Lagrangian is concave in each price). Calls
-/// `visit` with every rounded assignment (live values). Returns the number of sweeps and leaves `dual` at the best prices found.
+/// Looks for prices that raise the bound, one usage point after the other: usage of the rounded assignment tells
+/// whether a price is too low or too high, so bisection finds where it turns (the Lagrangian is concave in each price).
+/// Calls `visit` with every rounded assignment (live values). Returns the number of sweeps and leaves `dual` at the
+/// best prices found.
 int search_prices(Dual& dual, Cost enough, const std::function<void(const std::vector<std::int32_t>&)>& visit);
 
 /// Usage of `rounded` at each usage point, above what Core already took off.

@@ -125,7 +125,8 @@ void Core::set_usage_points(const CostNetwork& network, const LiveValues& live) 
   if (network.usage_limit < 0) return;
   // Usage can only be highest just before some life ends or, equally, just after the last start before that: keep the
   // starts. Decided variables and the least usage of open ones come off the limit, so a point counts only if what is
-  // left could be exceeded, and a point whose open variables are all live at another point with no more room is implied.
+  // left could be exceeded, and a point whose open variables are all live at another point with no more room is
+  // implied.
   std::set<std::int32_t> starts;
   for (std::int32_t v = 0; v < network.num_variables(); ++v) {
     const Variable& variable = network.variables[ix(v)];
@@ -160,8 +161,8 @@ void Core::set_usage_points(const CostNetwork& network, const LiveValues& live) 
   for (std::size_t i = 0; i < points.size(); ++i) {
     for (std::size_t j = 0; j < points.size() && !implied[i]; ++j) {
       if (i == j || implied[j] || points[j].base < points[i].base) continue;
-      implied[i] = std::includes(points[j].open.begin(), points[j].open.end(), points[i].open.begin(),
-                                 points[i].open.end());
+      implied[i] =
+          std::includes(points[j].open.begin(), points[j].open.end(), points[i].open.begin(), points[i].open.end());
     }
   }
   std::vector<const Point*> kept;
@@ -175,8 +176,8 @@ void Core::set_usage_points(const CostNetwork& network, const LiveValues& live) 
     if (usage.empty() || live[ix(v)].size() < 2) continue;
     CoreVariable& open = variables_[ix(v)];
     const auto before = [](const Point* point, std::int32_t time) { return point->time < time; };
-    open.first_point = static_cast<std::int32_t>(
-        std::lower_bound(kept.begin(), kept.end(), variable.start, before) - kept.begin());
+    open.first_point =
+        static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), variable.start, before) - kept.begin());
     open.last_point =
         static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), variable.end, before) - kept.begin());
     if (open.first_point == open.last_point) continue;

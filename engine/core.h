@@ -39,15 +39,15 @@ struct CoreEdge {
 };
 
 struct CoreVariable {
-  std::vector<Cost> costs;  ///< per live value, with the edges to decided neighbours folded in
-  std::vector<std::int64_t> usage;   ///< per live value; empty: none
-  std::int32_t first_point = 0;      ///< live at the usage points [first_point, last_point)
+  std::vector<Cost> costs;          ///< per live value, with the edges to decided neighbours folded in
+  std::vector<std::int64_t> usage;  ///< per live value; empty: none
+  std::int32_t first_point = 0;     ///< live at the usage points [first_point, last_point)
   std::int32_t last_point = 0;
-  std::vector<std::int32_t> edges;   ///< in ascending order of the other end
+  std::vector<std::int32_t> edges;  ///< in ascending order of the other end
 };
 
-/// A network restricted to live values, in a form made for sweeps: variables with one live value are folded away, tables
-/// hold live states only, equal tables are shared, and time points that another one implies are dropped.
+/// A network restricted to live values, in a form made for sweeps: variables with one live value are folded away,
+/// tables hold live states only, equal tables are shared, and time points that another one implies are dropped.
 class Core {
  public:
   Core(const CostNetwork& network, const LiveValues& live);
@@ -79,8 +79,7 @@ class Core {
     std::shared_ptr<const Projection> state_of;
     Projection states;
   };
-  const Compacted& compact(const CostNetwork& network, std::int32_t projection,
-                           const std::vector<std::int32_t>& live);
+  const Compacted& compact(const CostNetwork& network, std::int32_t projection, const std::vector<std::int32_t>& live);
   std::map<std::pair<std::int32_t, std::vector<std::int32_t>>, Compacted> compacted_;
   std::map<std::vector<std::int32_t>, std::shared_ptr<const CoreTable>> tables_;
 };

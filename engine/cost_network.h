@@ -36,8 +36,8 @@ using Projection = std::vector<std::int32_t>;
 
 /// Facts about a domain that copies of one variable (in repeated layers) share.
 struct Domain {
-  std::vector<Cost> costs;            ///< of each value
-  std::vector<std::int64_t> usage;    ///< of each value, while the variable is live; empty: none
+  std::vector<Cost> costs;          ///< of each value
+  std::vector<std::int64_t> usage;  ///< of each value, while the variable is live; empty: none
   /// Values grouped for branching: level[l][value] is the value's group at level l, finer with each level (the choice
   /// on mesh dims 0..l). May be empty: then branching goes by single values.
   std::vector<std::vector<std::int32_t>> levels;
@@ -46,9 +46,9 @@ struct Domain {
 };
 
 struct Variable {
-  std::int32_t domain = -1;   ///< index into CostNetwork::domains
-  std::int32_t segment = 0;   ///< position in the chain of segments
-  std::int32_t start = 0;     ///< live at time points start <= t < end (if the domain has usage)
+  std::int32_t domain = -1;  ///< index into CostNetwork::domains
+  std::int32_t segment = 0;  ///< position in the chain of segments
+  std::int32_t start = 0;    ///< live at time points start <= t < end (if the domain has usage)
   std::int32_t end = 0;
 };
 
@@ -80,7 +80,8 @@ struct CostNetwork {
 /// One value per variable.
 using Assignment = std::vector<std::int32_t>;
 
-/// Total cost of `assignment`, kForbidden if any part is or if a time point's usage exceeds the limit. Sums in 128 bits.
+/// Total cost of `assignment`, kForbidden if any part is or if a time point's usage exceeds the limit. Sums in 128
+/// bits.
 Cost evaluate(const CostNetwork& network, const Assignment& assignment);
 
 /// Largest usage over all time points.

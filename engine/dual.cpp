@@ -75,8 +75,8 @@ void Dual::set_prices(const Prices& prices) {
   for (std::size_t v = 0; v < core_.variables().size(); ++v) take_minimum(static_cast<std::int32_t>(v));
 }
 
-// For an assignment within the limit, Σ floor(price · usage) <= floor(Σ price · capacity): what pricing added to its cost
-// is at most this, so the constant less this bounds the cost itself.
+// For an assignment within the limit, Σ floor(price · usage) <= floor(Σ price · capacity): what pricing added to its
+// cost is at most this, so the constant less this bounds the cost itself.
 Cost Dual::price_of_capacity() const {
   Wide total = 0;
   for (std::size_t t = 0; t < prices_.size(); ++t) total += Wide{prices_[t]} * core_.capacity()[t];

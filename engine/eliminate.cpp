@@ -78,8 +78,7 @@ class Eliminator {
       const Cost price = self.prices.empty() ? 0 : self.prices[x];
       relation->rows.push_back({x, self.keep ? 0 : self.costs[x], self.keep ? 0 : price, 0, 0});
       for (std::size_t t = 0; t < block_.capacity.size(); ++t) {
-        relation->usage.push_back(self.usage.empty() || self.keep ? 0
-                                                                  : self.usage[x * block_.capacity.size() + t]);
+        relation->usage.push_back(self.usage.empty() || self.keep ? 0 : self.usage[x * block_.capacity.size() + t]);
       }
     }
     keep_best_rows(*relation);
@@ -95,7 +94,8 @@ class Eliminator {
       for (std::size_t y = 0; y < costs_v.size(); ++y) {
         const Cost cost = edge.costs[x * costs_v.size() + y];
         if (add(add(costs_u[x], costs_v[y]), cost) > block_.gap) continue;
-        const std::uint64_t key = in_order ? (x | (y << relation->scope[1].shift)) : (y | (x << relation->scope[1].shift));
+        const std::uint64_t key =
+            in_order ? (x | (y << relation->scope[1].shift)) : (y | (x << relation->scope[1].shift));
         relation->rows.push_back({key, cost, 0, 0, 0});
       }
     }
@@ -237,8 +237,8 @@ RelationPtr Eliminator::join(const RelationPtr& a, const RelationPtr& b) {
   std::vector<Match> index;
   index.reserve(b->rows.size());
   for (std::size_t row = 0; row < b->rows.size(); ++row) {
-    index.push_back({shared_key(shared_b, b->rows[row].key), spread(*b, b->rows[row].key),
-                     static_cast<std::uint32_t>(row)});
+    index.push_back(
+        {shared_key(shared_b, b->rows[row].key), spread(*b, b->rows[row].key), static_cast<std::uint32_t>(row)});
   }
   std::sort(index.begin(), index.end(),
             [](const Match& x, const Match& y) { return std::pair(x.shared, x.row) < std::pair(y.shared, y.row); });

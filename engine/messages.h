@@ -14,7 +14,7 @@ struct TaskMessage {
   bool last = false;
   Status status = Status::kNoSolution;  ///< with `last`: how the search ended
   std::int32_t id = -1;
-  double seconds_left = 0;              ///< 0: no limit
+  double seconds_left = 0;  ///< 0: no limit
   BlockOptions options;
   Block block;
 };

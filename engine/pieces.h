@@ -14,9 +14,9 @@ namespace autopar::engine {
 /// connected set of the other open variables of one segment, with the separators around it. Pieces meet in separators
 /// only, so each can be eliminated alone, and merging joins their relations with the edges between separators.
 ///
-/// Pieces of the same structure (same costs before any cost was moved) form a class. Members of a class whose moved costs
-/// differ little share one block: its relation holds every tuple that any of them needs, and member() turns it into
-/// each member's own. Members stay free to choose differently.
+/// Pieces of the same structure (same costs before any cost was moved) form a class. Members of a class whose moved
+/// costs differ little share one block: its relation holds every tuple that any of them needs, and member() turns it
+/// into each member's own. Members stay free to choose differently.
 class Pieces {
  public:
   /// `gap`: solutions whose cost is above dual.bound() + gap are not needed. `network` and `live` as the core was made.

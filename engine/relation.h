@@ -23,8 +23,8 @@ struct Relation {
   };
   struct Row {
     std::uint64_t key = 0;
-    Cost excess = 0;  ///< reparametrised cost, usage priced
-    Cost price = 0;   ///< of the usage inside: excess - price is the cost itself
+    Cost excess = 0;          ///< reparametrised cost, usage priced
+    Cost price = 0;           ///< of the usage inside: excess - price is the cost itself
     std::uint32_t left = 0;   ///< row of `left` that this one was made from
     std::uint32_t right = 0;  ///< row of `right`, if that is there
   };

@@ -54,21 +54,35 @@ BlockResult search_below(const Block& block, const BlockOptions& options, const 
     return result;
   }
   if (result.outcome == BlockResult::Outcome::kStopped || depth == options.max_depth) return result;
-  const std::vector<std::vector<std::int32_t>> parts = split_values(block.variables[ix(result.widest)]);
+  const std::vector<Block> parts = split(block, result.widest);
   if (parts.size() < 2) return result;
   std::vector<BlockResult> found(parts.size());
-  tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t i) {
-    found[i] = search_below(restrict(block, result.widest, parts[i]), options, deadline, depth + 1);
-  });
-  // In the order of the parts, so that the result does not depend on who finished first.
+  tbb::parallel_for(std::size_t{0}, parts.size(),
+                    [&](std::size_t i) { found[i] = search_below(parts[i], options, deadline, depth + 1); });
+  BlockResult merged = merge(std::move(found), options);
+  ++merged.branch_nodes;
+  return merged;
+}
+
+}  // namespace
+
+std::vector<Block> split(const Block& block, std::int32_t variable) {
+  std::vector<Block> parts;
+  for (const std::vector<std::int32_t>& values : split_values(block.variables[ix(variable)])) {
+    parts.push_back(restrict(block, variable, values));
+  }
+  return parts;
+}
+
+BlockResult merge(std::vector<BlockResult> parts, const BlockOptions& options) {
+  BlockResult result;
   std::shared_ptr<Relation> merged;
-  for (const BlockResult& part : found) {
+  for (BlockResult& part : parts) {
     result.branch_nodes += part.branch_nodes;
-    if (part.outcome != BlockResult::Outcome::kDone) {
-      result.outcome = part.outcome;
-      result.widest = part.widest;
-      return result;
-    }
+    if (result.outcome != BlockResult::Outcome::kDone) continue;
+    result.outcome = part.outcome;
+    result.widest = part.widest;
+    if (part.outcome != BlockResult::Outcome::kDone) continue;
     if (!merged) {
       merged = std::make_shared<Relation>(*part.relation);
     } else {
@@ -76,14 +90,16 @@ BlockResult search_below(const Block& block, const BlockOptions& options, const 
       merged->usage.insert(merged->usage.end(), part.relation->usage.begin(), part.relation->usage.end());
     }
   }
-  if (merged->rows.size() > 4 * options.max_rows) return result;
+  if (result.outcome != BlockResult::Outcome::kDone) return result;
   keep_best_rows(*merged);
-  result.outcome = BlockResult::Outcome::kDone;
+  if (merged->rows.size() > 4 * options.max_rows) {
+    result.outcome = BlockResult::Outcome::kTooLarge;
+    result.widest = merged->scope.empty() ? 0 : merged->scope.front().variable;
+    return result;
+  }
   result.relation = std::move(merged);
   return result;
 }
-
-}  // namespace
 
 BlockResult search(const Block& block, const BlockOptions& options, const Deadline& deadline) {
   return search_below(block, options, deadline, 0);

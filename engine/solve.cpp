@@ -36,8 +36,8 @@ class Solver {
       : network_(network), options_(options), comm_(comm), progress_(progress) {
     block_options_.max_rows = options.max_rows;
     if (options.time_limit_s > 0) {
-      deadline_.at = start_ + std::chrono::duration_cast<Clock::duration>(
-                                  std::chrono::duration<double>(options.time_limit_s));
+      deadline_.at =
+          start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.time_limit_s));
     }
   }
 
@@ -112,11 +112,11 @@ class Solver {
     Stats& stats = solution_.stats;
     stats.segments = std::max(stats.segments, static_cast<std::int64_t>(pieces.num_pieces()));
     stats.segment_classes = std::max(stats.segment_classes, static_cast<std::int64_t>(pieces.num_classes()));
-    tasks_total_ += static_cast<std::int64_t>(pieces.blocks().size());
     const std::int64_t before = stats.tasks;
-    const std::vector<BlockResult> results =
-        search_on_all_ranks(pieces.blocks(), block_options_, deadline_, comm_, [&](std::size_t done) {
+    const std::vector<BlockResult> results = search_on_all_ranks(
+        pieces.blocks(), block_options_, deadline_, comm_, [&](std::size_t done, std::size_t total) {
           stats.tasks = before + static_cast<std::int64_t>(done);
+          tasks_total_ = before + static_cast<std::int64_t>(total);
           report("search");
         });
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -154,7 +154,8 @@ class Solver {
     };
     std::vector<std::vector<std::int32_t>> parts;
     for (auto& [group, members] : groups) parts.push_back(std::move(members));
-    std::stable_sort(parts.begin(), parts.end(), [&](const auto& a, const auto& b) { return cheapest(a) < cheapest(b); });
+    std::stable_sort(parts.begin(), parts.end(),
+                     [&](const auto& a, const auto& b) { return cheapest(a) < cheapest(b); });
     return parts;
   }
 
@@ -167,7 +168,8 @@ class Solver {
       Part part;
       part.core = std::make_unique<const Core>(net(), live);
       const std::vector<std::int64_t>& capacity = part.core->capacity();
-      if (std::any_of(capacity.begin(), capacity.end(), [](std::int64_t left) { return left < 0; })) return std::nullopt;
+      if (std::any_of(capacity.begin(), capacity.end(), [](std::int64_t left) { return left < 0; }))
+        return std::nullopt;
       part.dual = std::make_unique<Dual>(*part.core);
       part.live = std::move(live);
       bound_part(part, target, root);
@@ -274,7 +276,8 @@ class Solver {
 
 Solution solve(const CostNetwork& network, const Options& options, Comm& comm,
                const std::function<void(const Progress&)>& progress) {
-  const auto threads = static_cast<std::size_t>(options.threads > 0 ? options.threads : tbb::info::default_concurrency());
+  const auto threads =
+      static_cast<std::size_t>(options.threads > 0 ? options.threads : tbb::info::default_concurrency());
   const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, threads);
   if (comm.rank() != 0) {
     Solution solution;

@@ -13,9 +13,9 @@ namespace autopar::engine {
 class Comm;
 
 struct Options {
-  double gap = 0;             ///< stop when (cost - bound) / cost is at most this
-  double time_limit_s = 0;    ///< 0: none
-  int threads = 0;            ///< TBB threads of this rank; 0: all cores
+  double gap = 0;                               ///< stop when (cost - bound) / cost is at most this
+  double time_limit_s = 0;                      ///< 0: none
+  int threads = 0;                              ///< TBB threads of this rank; 0: all cores
   std::size_t max_rows = std::size_t{1} << 20;  ///< of one relation in memory; above it the search branches
 };
 
@@ -31,7 +31,7 @@ struct Progress {
   double seconds = 0;
   Cost cost = kForbidden;  ///< of the incumbent
   Cost bound = 0;
-  std::string stage;       ///< "bound", "search", ...
+  std::string stage;  ///< "bound", "search", ...
   std::int64_t tasks_done = 0;
   std::int64_t tasks_total = 0;
 };
@@ -53,9 +53,9 @@ struct Stats {
 
 struct Solution {
   Status status = Status::kNoSolution;
-  Assignment assignment;    ///< empty if none was found
+  Assignment assignment;  ///< empty if none was found
   Cost cost = kForbidden;
-  Cost bound = 0;           ///< no assignment costs less
+  Cost bound = 0;  ///< no assignment costs less
   Stats stats;
 };
 

@@ -9,12 +9,15 @@
 
 namespace autopar::engine {
 
-/// Searches `blocks` on all ranks and returns their results in the same order. Rank 0 only. Large blocks go out first,
+/// Called after each task on rank 0: how many of how many are done.
+using Report = std::function<void(std::size_t done, std::size_t total)>;
+
+/// Searches `blocks` on all ranks and returns their results in the same order. Rank 0 only. Heavy blocks are split into
+/// tasks by their boundary states and by choices on the first mesh dims. Large tasks go out first,
 /// two at a time to each worker so that none waits for a round trip; rank 0 works from the small end and looks for
-/// results in between. Stops handing out when a result says kTooLarge or kStopped (what was not searched is kStopped).
+/// results in between. When the time is over, what was not searched is kStopped.
 std::vector<BlockResult> search_on_all_ranks(const std::vector<Block>& blocks, const BlockOptions& options,
-                                             const Deadline& deadline, Comm& comm,
-                                             const std::function<void(std::size_t done)>& progress);
+                                             const Deadline& deadline, Comm& comm, const Report& progress);
 
 /// What the other ranks do until dismissed: receive blocks, search them, send the results back. Returns how the search
 /// ended.

@@ -16,8 +16,8 @@ struct Shape {
   int percent_forbidden = 6;
   Cost max_cost = 20;
   int num_segments = 3;
-  int num_times = 0;      ///< 0: no usage
-  int percent_limit = 60; ///< limit between the least and the most usage
+  int num_times = 0;       ///< 0: no usage
+  int percent_limit = 60;  ///< limit between the least and the most usage
 };
 
 /// A small random network: shared projections, parallel edges, forbidden pairs and, if asked for, usage.
@@ -66,8 +66,8 @@ inline CostNetwork random_network(std::uint32_t seed, const Shape& shape) {
         const bool swapped = draw(0, 1) == 1;
         const std::int32_t a = swapped ? v : u;
         const std::int32_t b = swapped ? u : v;
-        network.edges.push_back({a, b, static_cast<std::int32_t>(network.tables.size()), project(a, table.rows),
-                                 project(b, table.cols)});
+        network.edges.push_back(
+            {a, b, static_cast<std::int32_t>(network.tables.size()), project(a, table.rows), project(b, table.cols)});
         network.tables.push_back(std::move(table));
         if (draw(0, 3) > 0) break;
       }
