@@ -22,20 +22,6 @@ std::size_t count_tensors(const Arg& arg) {
   return arg.is_tensor() ? 1 : 0;
 }
 
-bool holds_integers(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-    case DType::kUInt8:
-    case DType::kInt8:
-    case DType::kInt16:
-    case DType::kInt32:
-    case DType::kInt64:
-      return true;
-    default:
-      return false;
-  }
-}
-
 std::optional<std::int64_t> to_int(const Arg& arg) {
   if (const std::int64_t* value = arg.as_int()) return *value;
   if (const bool* value = arg.as_bool()) return *value ? 1 : 0;
@@ -123,7 +109,7 @@ bool can_be_partial(DType dtype) {
   return dtype != DType::kBool && dtype != DType::kFloat8E4M3 && dtype != DType::kFloat8E5M2;
 }
 
-bool cast_is_linear(DType from, DType to) { return holds_integers(from) || !holds_integers(to); }
+bool cast_is_linear(DType from, DType to) { return !is_floating_point(from) || is_floating_point(to); }
 
 Split broadcast_shard(const TensorMeta& input, const TensorMeta& output, std::int64_t dim) {
   const std::int64_t own = dim - (output.rank() - input.rank());
