@@ -12,7 +12,25 @@
 
 namespace autopar::partition {
 
-/// The cost network of a model and what its variables stand for.
+/// The cost network of a model (costs in ps) and what its variables stand for.
+///
+/// Variables: one per node (graph inputs included), whose values are the node's strategies and cost its compute time;
+/// one *copy* per value and phase (forward, backward) with several readers there; one per graph output that is not a
+/// gradient or mutation.
+///
+/// Edges: redistribution times between the placements at their ends. A value with one reader in a phase has an edge
+/// producer -> reader. One with several has an edge producer -> copy, and an edge copy -> reader for each: the copy's
+/// state is a placement that the producer gives or a reader wants, made once; all readers read the copy, so those that
+/// want its placement share one redistribution, and the others go on from it. Limits of this: what two readers make of
+/// the copy is priced for each, also if it is the same; and a copy lives within one phase. A value read in both phases
+/// is redistributed in each from what the producer gave: a gathered parameter is not kept for the backward, as in FSDP
+/// with resharding after forward, and what is saved for the backward is what the producer gave.
+///
+/// A gradient goes to its parameter's placement, a mutation to its buffer's: both end at that graph input's variable,
+/// so that parameter, gradient and optimizer state share placements. The loss and other outputs are handed out in any
+/// placement without Partial (on which a user's pin overrules), so a scalar is replicated.
+///
+/// Memory: each parameter's variable uses costs::parameter_bytes at time point 0, of at most Pins::memory_limit_bytes.
 struct ModelNetwork {
   engine::CostNetwork network;
   /// Ops without a rule, in order of first appearance: their nodes are replicated.
@@ -22,10 +40,14 @@ struct ModelNetwork {
   std::shared_ptr<const Impl> impl;  ///< strategies and copies behind the variables; make_plan needs it
 };
 
-/// Prices every choice of `problem`. Throws PinError if a pin leaves a node without a strategy.
+/// Prices every choice of `problem`, in parallel (TBB); the result does not depend on the number of threads. Equal
+/// nodes are priced once, and variables stand segment by segment in the order of the joint graph, so identical layers
+/// are identical in the network. Throws PinError if a pin leaves a node or output without a choice.
 ModelNetwork build_network(const Problem& problem, const costs::Redistributor& redistributor);
 
-/// The plan that `assignment` stands for.
+/// The plan that `assignment` stands for. A redistribution may start from what another one of the same value and phase
+/// gives: then that one stands before it, and has no uses of its own if all its readers go on from it. Requires:
+/// `assignment` is allowed. Throws std::logic_error if it is not, or if the plan's parts do not add up to its cost.
 Plan make_plan(const Problem& problem, const costs::Redistributor& redistributor, const ModelNetwork& model,
                const engine::Assignment& assignment);
 

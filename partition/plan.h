@@ -38,13 +38,13 @@ struct Redistribution {
 /// A complete plan with what it costs.
 struct Plan {
   costs::Mesh mesh;
-  std::vector<NodeChoice> nodes;                 ///< per Graph::nodes
-  std::vector<costs::Placements> outputs;        ///< per Graph::outputs: what is handed out
-  std::vector<Redistribution> redistributions;   ///< in the order of the value's node, then phase, then first use
-  std::int64_t cost_ps = 0;                      ///< compute + communication
+  std::vector<NodeChoice> nodes;                ///< per Graph::nodes
+  std::vector<costs::Placements> outputs;       ///< per Graph::outputs: what is handed out
+  std::vector<Redistribution> redistributions;  ///< in the order of the value's node, then phase, then first use
+  std::int64_t cost_ps = 0;                     ///< compute + communication
   std::int64_t compute_ps = 0;
   std::int64_t communication_ps = 0;
-  std::int64_t parameter_bytes = 0;              ///< parameters + gradients + optimizer state on one device
+  std::int64_t parameter_bytes = 0;  ///< parameters + gradients + optimizer state on one device
   std::int64_t memory_limit_bytes = 0;
 };
 

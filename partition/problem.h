@@ -30,9 +30,9 @@ struct Pin {
 
 /// The user's constraints, resolved against one graph.
 struct Pins {
-  std::vector<Pin> nodes;    ///< per Graph::nodes: on the first output
-  std::vector<Pin> outputs;  ///< per Graph::outputs
-  std::int64_t memory_limit_bytes = 0;  ///< parameters + gradients + optimizer state, per device
+  std::vector<Pin> nodes;               ///< per Graph::nodes: on the first output; empty: no pins
+  std::vector<Pin> outputs;             ///< per Graph::outputs; empty: no pins
+  std::int64_t memory_limit_bytes = 0;  ///< parameters + gradients + optimizer state, per device; 0: none
   costs::OptimizerState optimizer;
 };
 

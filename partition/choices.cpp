@@ -1,0 +1,270 @@
+#include "partition/choices.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <type_traits>
+#include <utility>
+
+#include "costs/compute.h"
+#include "costs/memory.h"
+#include "costs/rules/rule.h"
+
+namespace autopar::partition {
+namespace {
+
+using costs::Node;
+using costs::OneDimStrategy;
+using costs::Placements;
+using costs::Role;
+using costs::Split;
+using costs::Strategy;
+
+std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+/// A graph input comes from outside: whole or cut along any dim, never an unfinished sum. (The tangent of a scalar loss
+/// is 1 on every rank.)
+std::vector<OneDimStrategy> graph_input_strategies(const Node& node) {
+  std::vector<OneDimStrategy> strategies = {costs::replicated(node)};
+  const costs::TensorMeta& tensor = *node.outputs[0];
+  for (std::int64_t dim = 0; dim < tensor.rank(); ++dim) {
+    if (tensor.shape[static_cast<std::size_t>(dim)] > 1) strategies.push_back({{}, {Split::shard(dim)}});
+  }
+  return strategies;
+}
+
+Port make_port(const std::vector<Strategy>& strategies, std::vector<Placements> Strategy::*side, std::size_t position) {
+  Port port;
+  for (const Strategy& strategy : strategies) port.placements.push_back((strategy.*side)[position]);
+  std::sort(port.placements.begin(), port.placements.end());
+  port.placements.erase(std::unique(port.placements.begin(), port.placements.end()), port.placements.end());
+  for (const Strategy& strategy : strategies) {
+    const auto found = std::lower_bound(port.placements.begin(), port.placements.end(), (strategy.*side)[position]);
+    port.state_of.push_back(static_cast<std::int32_t>(found - port.placements.begin()));
+  }
+  return port;
+}
+
+/// What the rest of the network sees of a strategy.
+std::vector<Placements> visible_part(const Strategy& strategy, const std::vector<bool>& used) {
+  std::vector<Placements> visible = strategy.inputs;
+  for (std::size_t o = 0; o < strategy.outputs.size(); ++o) {
+    if (used[o]) visible.push_back(strategy.outputs[o]);
+  }
+  return visible;
+}
+
+/// Keeps the cheapest of strategies that look the same from outside, in the old order.
+void drop_duplicates(std::vector<Strategy>& strategies, std::vector<engine::Cost>& prices,
+                     const std::vector<bool>& used) {
+  std::map<std::vector<Placements>, std::size_t> best;
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    std::size_t& kept = best.try_emplace(visible_part(strategies[i], used), i).first->second;
+    if (prices[i] < prices[kept]) kept = i;
+  }
+  std::vector<std::size_t> order;
+  for (const auto& entry : best) order.push_back(entry.second);
+  std::sort(order.begin(), order.end());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (order[i] == i) continue;
+    strategies[i] = std::move(strategies[order[i]]);
+    prices[i] = prices[order[i]];
+  }
+  strategies.resize(order.size());
+  prices.resize(order.size());
+}
+
+/// Groups by the choice on mesh dims 0..l, numbered in order of first appearance.
+std::vector<std::vector<std::int32_t>> strategy_levels(const std::vector<Strategy>& strategies, int mesh_rank) {
+  std::vector<std::vector<std::int32_t>> levels;
+  for (std::ptrdiff_t l = 1; l <= mesh_rank; ++l) {
+    std::map<std::vector<std::uint16_t>, std::int32_t> groups;
+    std::vector<std::int32_t>& level = levels.emplace_back();
+    for (const Strategy& strategy : strategies) {
+      const std::vector<std::uint16_t> prefix(strategy.one_dim.begin(), strategy.one_dim.begin() + l);
+      level.push_back(groups.try_emplace(prefix, static_cast<std::int32_t>(groups.size())).first->second);
+    }
+  }
+  return levels;
+}
+
+void apply_pin(const Pin& pin, Choices& choices) {
+  std::vector<Strategy>& strategies = choices.strategies;
+  const PlacementList possible = make_port(strategies, &Strategy::outputs, 0).placements;
+  std::erase_if(strategies, [&](const Strategy& strategy) { return !pin.allows(strategy.outputs[0]); });
+  if (strategies.empty()) choices.possible = possible;
+}
+
+class SignatureWriter {
+ public:
+  std::string take() { return std::move(bytes_); }
+
+  template <typename T>
+  void put(T value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void put_text(const std::string& text) {
+    put(text.size());
+    bytes_ += text;
+  }
+  void put_meta(const costs::TensorMeta& meta) {
+    put(meta.dtype);
+    put(meta.shape.size());
+    for (const std::int64_t size : meta.shape) put(size);
+    for (const std::int64_t stride : meta.stride) put(stride);
+  }
+  /// A tensor is told by where it first stands in `inputs`; what it is comes with the inputs.
+  void put_arg(const costs::Arg& arg, const std::vector<costs::ValueRef>& inputs) {
+    put(static_cast<std::uint8_t>(arg.value.index()));
+    std::visit(
+        [&](const auto& value) {
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (std::is_same_v<T, costs::Arg::None>) {
+            return;
+          } else if constexpr (std::is_same_v<T, costs::Arg::Name>) {
+            put_text(value.text);
+          } else if constexpr (std::is_same_v<T, std::string>) {
+            put_text(value);
+          } else if constexpr (std::is_same_v<T, costs::ValueRef>) {
+            put(std::find(inputs.begin(), inputs.end(), value) - inputs.begin());
+          } else if constexpr (std::is_same_v<T, costs::Arg::List>) {
+            put(value.size());
+            for (const costs::Arg& item : value) put_arg(item, inputs);
+          } else {
+            put(value);
+          }
+        },
+        arg.value);
+  }
+
+ private:
+  std::string bytes_;
+};
+
+}  // namespace
+
+Choices make_choices(const Problem& problem, std::int32_t index, const Pin& pin, const std::vector<bool>& used) {
+  const Node& node = problem.graph.nodes[ix(index)];
+  Choices choices;
+  std::vector<OneDimStrategy> one_dim;
+  if (node.role != Role::kNone) {
+    one_dim = graph_input_strategies(node);
+  } else if (const costs::Rule rule = costs::find_rule(node.op)) {
+    one_dim = rule(problem.graph, node);
+  } else {
+    choices.is_unknown = true;
+    one_dim = {costs::replicated(node)};
+  }
+  std::vector<Strategy>& strategies = choices.strategies;
+  strategies = costs::combine(problem.graph, node, one_dim, problem.mesh);
+  if (!node.outputs.empty()) apply_pin(pin, choices);
+
+  std::vector<engine::Cost>& prices = choices.domain.costs;
+  for (const Strategy& strategy : strategies) {
+    prices.push_back(
+        node.role == Role::kNone ? costs::compute_ps(problem.graph, node, strategy, problem.mesh, problem.cluster) : 0);
+  }
+  // A parameter's memory depends on its placement, which is visible unless nothing reads it.
+  if (node.role != Role::kParameter) drop_duplicates(strategies, prices, used);
+  choices.domain.levels = strategy_levels(strategies, problem.mesh.rank());
+  if (node.role == Role::kParameter) {
+    for (const Strategy& strategy : strategies) {
+      choices.domain.usage.push_back(
+          costs::parameter_bytes(*node.outputs[0], strategy.outputs[0], problem.mesh, problem.pins.optimizer));
+    }
+  }
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    choices.inputs.push_back(make_port(strategies, &Strategy::inputs, i));
+  }
+  for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+    choices.outputs.push_back(make_port(strategies, &Strategy::outputs, o));
+  }
+  return choices;
+}
+
+std::string choices_signature(const costs::Graph& graph, std::int32_t index, const Pin& pin,
+                              const std::vector<bool>& used) {
+  const Node& node = graph.nodes[ix(index)];
+  SignatureWriter writer;
+  writer.put(node.role);
+  writer.put_text(node.op);
+  writer.put(node.args.size());
+  for (const costs::Arg& arg : node.args) writer.put_arg(arg, node.inputs);
+  for (const auto& [name, arg] : node.kwargs) {
+    writer.put_text(name);
+    writer.put_arg(arg, node.inputs);
+  }
+  writer.put(node.inputs.size());
+  for (const costs::ValueRef& input : node.inputs) writer.put_meta(graph.meta(input));
+  for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+    writer.put(static_cast<std::uint8_t>((node.outputs[o] ? 2 : 0) + (used[o] ? 1 : 0)));
+    if (node.outputs[o]) writer.put_meta(*node.outputs[o]);
+  }
+  for (std::size_t dim = 0; dim < pin.at.size(); ++dim) {
+    if (!pin.at[dim]) continue;
+    writer.put(static_cast<std::uint8_t>(dim));
+    writer.put(pin.at[dim]->code());
+  }
+  return writer.take();
+}
+
+Pin without_trivial_dims(Pin pin, const costs::Mesh& mesh) {
+  for (std::size_t dim = 0; dim < mesh.shape.size(); ++dim) {
+    if (mesh.shape[dim] == 1) pin.at[dim].reset();
+  }
+  return pin;
+}
+
+std::vector<Pin> effective_pins(const Problem& problem) {
+  std::vector<Pin> pins = problem.pins.nodes;
+  pins.resize(problem.graph.nodes.size());
+  for (Pin& pin : pins) pin = without_trivial_dims(std::move(pin), problem.mesh);
+  for (std::size_t i = 0; i < problem.pins.outputs.size(); ++i) {
+    const costs::GraphOutput& output = problem.graph.outputs[i];
+    if (output.of < 0) continue;
+    const Pin pin = without_trivial_dims(problem.pins.outputs[i], problem.mesh);
+    Pin& tensor = pins[ix(output.of)];
+    for (std::size_t dim = 0; dim < pin.at.size(); ++dim) {
+      if (!pin.at[dim]) continue;
+      if (tensor.at[dim] && *tensor.at[dim] != *pin.at[dim]) {
+        throw PinError("\"" + problem.graph.nodes[ix(output.of)].key + "\" and its " +
+                       (output.role == costs::OutputRole::kGradient ? "gradient" : "new value") +
+                       " have the same placements, but on mesh dim " + std::to_string(dim) + " they are pinned to " +
+                       costs::to_string(*tensor.at[dim]) + " (" + tensor.source + ") and " +
+                       costs::to_string(*pin.at[dim]) + " (" + pin.source + ")");
+      }
+      if (!tensor.at[dim] && tensor.source != pin.source) {
+        tensor.source += (tensor.source.empty() ? "" : " and ") + pin.source;
+      }
+      tensor.at[dim] = pin.at[dim];
+    }
+  }
+  return pins;
+}
+
+std::vector<std::vector<std::int32_t>> placement_levels(const PlacementList& list, int mesh_rank) {
+  std::vector<std::vector<std::int32_t>> levels;
+  for (int l = 0; l < mesh_rank; ++l) {
+    std::map<Placements, std::int32_t> groups;
+    std::vector<std::int32_t>& level = levels.emplace_back();
+    for (const Placements& placements : list) {
+      Placements prefix;
+      for (int dim = 0; dim <= l; ++dim) prefix[dim] = placements[dim];
+      level.push_back(groups.try_emplace(prefix, static_cast<std::int32_t>(groups.size())).first->second);
+    }
+  }
+  return levels;
+}
+
+std::string to_string(const PlacementList& list, int mesh_rank) {
+  constexpr std::size_t kMostShown = 16;
+  std::string text;
+  for (std::size_t i = 0; i < list.size() && i < kMostShown; ++i) {
+    text += (i > 0 ? "; " : "") + costs::to_string(list[i], mesh_rank);
+  }
+  if (list.size() > kMostShown) text += "; and " + std::to_string(list.size() - kMostShown) + " more";
+  return text;
+}
+
+}  // namespace autopar::partition

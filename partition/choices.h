@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "costs/graph.h"
+#include "costs/placement.h"
+#include "costs/strategy.h"
+#include "engine/cost_network.h"
+#include "partition/problem.h"
+
+namespace autopar::partition {
+
+/// A list of distinct placements, ascending: the states of one end of an edge.
+using PlacementList = std::vector<costs::Placements>;
+
+/// One tensor of a node, seen over all its strategies.
+struct Port {
+  PlacementList placements;
+  engine::Projection state_of;  ///< strategy -> index in placements
+};
+
+/// What a node can choose from. Nodes of equal signature have equal choices.
+struct Choices {
+  std::vector<costs::Strategy> strategies;
+  engine::Domain domain;      ///< value v is strategies[v]; costs in ps, usage in bytes for parameters
+  std::vector<Port> inputs;   ///< per Node::inputs
+  std::vector<Port> outputs;  ///< per Node::outputs
+  bool is_unknown = false;    ///< the op has no rule
+  /// If strategies is empty because of the node's pin: what its first output could be without it.
+  PlacementList possible;
+};
+
+/// Prices the strategies of node `index`: its rule's, or replicated if the op has none; graph inputs can be Replicate
+/// or Shard. `pin` filters on the first output. Of strategies with the same placements on all inputs and on the outputs
+/// in `used` (per Node::outputs: something reads it) only the cheapest is kept, the first of several.
+Choices make_choices(const Problem& problem, std::int32_t index, const Pin& pin, const std::vector<bool>& used);
+
+/// All that make_choices looks at, as bytes: equal exactly if it would do the same.
+std::string choices_signature(const costs::Graph& graph, std::int32_t index, const Pin& pin,
+                              const std::vector<bool>& used);
+
+/// The pin of each node: the user's, and those on gradients and mutations, which share their tensor's placements. Pins
+/// on mesh dims of one device are dropped: all placements are the same there. Throws PinError if two contradict.
+std::vector<Pin> effective_pins(const Problem& problem);
+
+/// `pin` without its wishes on mesh dims of one device.
+Pin without_trivial_dims(Pin pin, const costs::Mesh& mesh);
+
+/// Groups of a list of placements for branching: level l has the placements on mesh dims 0..l (see Domain::levels).
+std::vector<std::vector<std::int32_t>> placement_levels(const PlacementList& list, int mesh_rank);
+
+/// "S(0),R; R,R": for messages; cut short when there are many.
+std::string to_string(const PlacementList& list, int mesh_rank);
+
+}  // namespace autopar::partition

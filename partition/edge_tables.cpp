@@ -1,0 +1,57 @@
+#include "partition/edge_tables.h"
+
+#include <tbb/parallel_for.h>
+
+#include <cstddef>
+
+namespace autopar::partition {
+namespace {
+
+std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+std::int32_t EdgeTables::ask(const costs::TensorMeta& tensor, std::int32_t from, std::int32_t to) {
+  const auto next_tensor = static_cast<std::int32_t>(tensors_.size());
+  const auto [known, is_new] = tensor_index_.try_emplace({tensor.shape, tensor.dtype}, next_tensor);
+  if (is_new) tensors_.push_back(&tensor);
+  const Key key{known->second, from, to};
+  const auto [handle, is_new_key] = handles_.try_emplace(key, static_cast<std::int32_t>(keys_.size()));
+  if (is_new_key) keys_.push_back(key);
+  return handle->second;
+}
+
+// A placement that the redistributor does not know (a rare Partial) can only stay as it is.
+engine::Table EdgeTables::make_table(const Key& key) const {
+  const costs::RedistributeTable& times = redistributor_.table(*tensors_[ix(key.tensor)]);
+  const PlacementList& from = lists_[key.from];
+  const PlacementList& to = lists_[key.to];
+  std::vector<int> to_state;
+  for (const costs::Placements& placements : to) to_state.push_back(times.index_of(placements));
+  engine::Table table{static_cast<std::int32_t>(from.size()), static_cast<std::int32_t>(to.size()), {}};
+  table.costs.reserve(from.size() * to.size());
+  for (const costs::Placements& placements : from) {
+    const int from_state = times.index_of(placements);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      engine::Cost cost = engine::kForbidden;
+      if (placements == to[i]) {
+        cost = 0;
+      } else if (from_state >= 0 && to_state[i] >= 0) {
+        const std::int64_t time_ps = times.time_ps(from_state, to_state[i]);
+        if (time_ps < costs::RedistributeTable::kUnreachable) cost = time_ps;
+      }
+      table.costs.push_back(cost);
+    }
+  }
+  return table;
+}
+
+void EdgeTables::price() {
+  // One task per tensor first: tables of one tensor would wait for each other while its paths are computed.
+  tbb::parallel_for(std::size_t{0}, tensors_.size(), [&](std::size_t i) { redistributor_.table(*tensors_[i]); });
+  std::vector<engine::Table> made(keys_.size());
+  tbb::parallel_for(std::size_t{0}, keys_.size(), [&](std::size_t i) { made[i] = make_table(keys_[i]); });
+  for (engine::Table& table : made) table_of_.push_back(tables_.add(std::move(table)));
+}
+
+}  // namespace autopar::partition
