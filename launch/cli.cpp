@@ -39,13 +39,13 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
   app.add_option("--constraints", arguments.constraints, "pins and the memory limit")->type_name("FILE");
   app.add_option("--time-limit", arguments.engine.time_limit_s, "seconds of search; default: none")
       ->type_name("SECONDS")
-      ->check(CLI::Range(1e-3, kLongestLimitS));
+      ->check(CLI::Range(1e-3, kLongestLimitS).description(""));
   app.add_option("--gap", arguments.engine.gap, "stop when this close to the optimum: 0.01 is 1%; default: 0")
       ->type_name("FRACTION")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0, 1.0).description(""));
   app.add_option("--threads", arguments.engine.threads, "threads of each rank; default: all cores")
       ->type_name("N")
-      ->check(CLI::Range(1, kMostThreads));
+      ->check(CLI::Range(1, kMostThreads).description(""));
   app.add_flag("--reproducible", arguments.reproducible,
                "leave out of the plan what differs between runs (ranks, threads, times)");
   app.add_flag("-q,--quiet", arguments.quiet, "no summary and no progress");

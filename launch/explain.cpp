@@ -42,11 +42,12 @@ bool passes_weight(const Node& node) {
          std::any_of(kOps.begin(), kOps.end(), [&](auto op) { return node.op.starts_with(op); });
 }
 
-/// How a matmul of activations (`a`) with a weight (`w`) runs on one mesh dim.
-std::string_view matmul_kind(Placement a, Placement w, Placement out) {
+/// How a matmul of activations (`a`) with a weight (`w`) runs on one mesh dim. `by_rows`: the name where the
+/// activations' rows are split.
+std::string_view matmul_kind(Placement a, Placement w, Placement out, std::string_view by_rows) {
   if (w.is_shard() && a.is_shard()) return out.is_partial() ? "row-parallel" : "split over the batch of matrices";
   if (w.is_shard()) return "column-parallel";
-  if (a.is_shard()) return out.is_partial() ? "split over the contraction" : "data-parallel";
+  if (a.is_shard()) return out.is_partial() ? "split over the contraction" : by_rows;
   if (a.is_partial()) return "on unfinished sums";
   return "replicated";
 }
@@ -105,6 +106,20 @@ class Explainer {
     }
   }
 
+  /// The rows of a matmul's activations are tokens: of which kind a split of them is, the model's inputs tell.
+  std::string_view by_rows() const {
+    bool batch = false;
+    bool sequence = false;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].role != Role::kInput) continue;
+      const Placement placement = at(choice(i).outputs[0]);
+      batch = batch || (placement.is_shard() && placement.dim() == 0);
+      sequence = sequence || (placement.is_shard() && placement.dim() == 1);
+    }
+    if (batch == sequence) return "split over tokens";
+    return batch ? "data-parallel" : "sequence-parallel";
+  }
+
   void add_matmuls() {
     std::map<std::string_view, std::vector<std::string>> modules;  // by kind, in order of appearance
     std::map<std::string_view, std::int64_t> counts;
@@ -118,7 +133,7 @@ class Explainer {
       if (!is_weight_[static_cast<std::size_t>(here.inputs[weight].node)]) continue;
       const std::size_t other = weight_first ? first + 1 : first;
       const std::string_view kind =
-          matmul_kind(at(choice(i).inputs[other]), at(choice(i).inputs[weight]), at(choice(i).outputs[0]));
+          matmul_kind(at(choice(i).inputs[other]), at(choice(i).inputs[weight]), at(choice(i).outputs[0]), by_rows());
       ++counts[kind];
       const std::string name = short_module(here.module);
       auto& names = modules[kind];
@@ -207,8 +222,9 @@ class Explainer {
       if (has_step(move, Kind::kReduceScatter)) ++scattered;
       if (has_step(move, Kind::kAllReduce)) ++reduced;
     }
-    if (scattered > 0) sentences_.push_back(fmt::format("{} gradients reduce-scattered", scattered));
-    if (reduced > 0) sentences_.push_back(fmt::format("{} gradients all-reduced", reduced));
+    const std::size_t total = gradients.size();
+    if (scattered > 0) sentences_.push_back(fmt::format("gradients reduce-scattered ({} of {})", scattered, total));
+    if (reduced > 0) sentences_.push_back(fmt::format("gradients all-reduced ({} of {})", reduced, total));
   }
 
   bool has_step(const partition::Redistribution& move, Kind kind) const {

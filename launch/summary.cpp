@@ -38,7 +38,7 @@ double ms(std::int64_t ps) { return static_cast<double>(ps) * 1e-9; }
 std::string short_dtype(costs::DType dtype) {
   const std::string name(costs::dtype_name(dtype));
   if (name == "bfloat16") return "bf16";
-  if (name.starts_with("float") && name.find("e") == std::string::npos) return "f" + name.substr(5);
+  if (name.starts_with("float") && name.find("e") == std::string::npos) return fmt::format("f{}", name.substr(5));
   return name;
 }
 
@@ -49,12 +49,13 @@ std::string head(const partition::Problem& problem, const engine::Solution& solu
   }
   std::string text = fmt::format("{} on {} devices ({}) of {} ({})\n\n", problem.graph.name, problem.mesh.num_devices(),
                                  dims, problem.cluster.name, problem.cluster.device.name);
-  const double gap = io::relative_gap(solution);
   std::string proof = "proven optimal";
-  if (solution.status != engine::Status::kOptimal) {
-    proof = fmt::format("time limit reached, at most {:.3g}% above the optimum", gap * 100);
-  } else if (gap > 0) {
-    proof = fmt::format("proven within {:.3g}% of the optimum", gap * 100);
+  if (solution.cost > solution.bound) {
+    const std::string limit = solution.status == engine::Status::kOptimal ? "" : "time limit reached, ";
+    proof = solution.bound <= 0 ? limit + "no lower bound yet"
+                                : fmt::format("{}at most {:.3g}% above the optimum", limit,
+                                              100 * static_cast<double>(solution.cost - solution.bound) /
+                                                  static_cast<double>(solution.bound));
   }
   text += fmt::format("Predicted step  {}, {}\n", time_text(solution.cost), proof);
   text += fmt::format("Search          {:.2f} s ({} rank{}, {} thread{} each; reading {:.2f} s, pricing {:.2f} s)\n",
