@@ -19,25 +19,26 @@ bool is_zero(const Node& node, std::size_t position, std::string_view name) {
 /// Contents that depend on the position.
 Strategies whole(const Graph&, const Node& node) { return {replicated(node)}; }
 
-/// Sizes are an argument. A tensor argument only lends its dtype: whatever its placement, the output can be whole, and
-/// pieces or a pending sum follow from that without communication. So not all pairs are listed, which would square
-/// their number; with a replicated or an equally cut input, the output can have any placement.
+/// Sizes are an argument; a tensor argument only lends its dtype. Were it cut along one dim and the output along
+/// another, the pairs would square the number of strategies; the output can be made whole instead and cut without
+/// communication.
 Strategies fill(const Graph& graph, const Node& node, bool zero) {
   StrategyList list(graph, node);
-  const bool has_source = !node.inputs.empty();
-  const std::vector<Split> inputs = list.replicated_inputs();
   const std::int64_t rank = node.outputs[0]->rank();
-  for (std::int64_t dim = 0; dim < rank; ++dim) list.add(inputs, Split::shard(dim));
-  if (zero) list.add(inputs, Split::partial());
-  if (!has_source) return list.take();
+  const auto add_all = [&](const std::vector<Split>& inputs) {
+    list.add(inputs, Split::replicate());
+    for (std::int64_t dim = 0; dim < rank; ++dim) list.add(inputs, Split::shard(dim));
+    if (zero) list.add(inputs, Split::partial());
+  };
+  add_all(list.replicated_inputs());
+  if (node.inputs.empty()) return list.take();
 
-  const TensorMeta& source = input_meta(graph, node, 0);
-  for (std::int64_t dim = 0; dim < source.rank(); ++dim) {
+  add_all({Split::partial()});
+  for (std::int64_t dim = 0; dim < input_meta(graph, node, 0).rank(); ++dim) {
     list.add({Split::shard(dim)}, Split::replicate());
     list.add({Split::shard(dim)}, Split::shard(dim));
+    if (zero) list.add({Split::shard(dim)}, Split::partial());
   }
-  list.add({Split::partial()}, Split::replicate());
-  if (zero) list.add({Split::partial()}, Split::partial());
   return list.take();
 }
 

@@ -116,6 +116,7 @@ Strategies power(const Graph& graph, const Node& node) {
 /// copy(self, src): only self's shape and dtype matter.
 Strategies copy(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
+  list.add({Split::partial(), Split::replicate()}, Split::replicate());
   if (cast_is_linear(input_meta(graph, node, 1).dtype, node.outputs[0]->dtype)) {
     add_partial(list, {1});
     add_partial(list, {0, 1});
@@ -156,9 +157,11 @@ constexpr RuleEntry kRules[] = {
     {"aten.masked_fill.Scalar", masked_fill},
     {"aten.masked_fill.Tensor", masked_fill},
     {"aten.mul.Tensor", product},
+    {"aten.polar.default", linear_in_first},
     {"aten.pow.Tensor_Scalar", power},
     {"aten.true_divide.Tensor", quotient},
     {"aten.where.self", where},
+    {"aten.where.Scalar", where},
     {"aten.where.ScalarOther", where},
     {"aten.where.ScalarSelf", where},
     // Gradients: linear in the incoming one.
@@ -312,7 +315,6 @@ constexpr RuleEntry kRules[] = {
     {"aten.ne.Scalar", nonlinear},
     {"aten.ne.Tensor", nonlinear},
     {"aten.nextafter.default", nonlinear},
-    {"aten.polar.default", nonlinear},
     {"aten.pow.Scalar", nonlinear},
     {"aten.pow.Tensor_Tensor", nonlinear},
     {"aten.remainder.Scalar", nonlinear},

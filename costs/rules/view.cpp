@@ -37,13 +37,13 @@ Dims all_dims_but(std::int64_t rank, std::int64_t without) {
 }
 
 /// An op whose output dim `i` (of every output) is the input's dim `source[i]`, or kNoDim for one made by the op.
-Strategies carry(const Graph& graph, const Node& node, const Dims& source, bool linear = true) {
+Strategies carry(const Graph& graph, const Node& node, const Dims& source) {
   StrategyList list(graph, node);
   for (std::size_t out = 0; out < source.size(); ++out) {
     if (source[out] == kNoDim) continue;
     list.add({Split::shard(source[out])}, Split::shard(static_cast<std::int64_t>(out)));
   }
-  if (linear) list.add({Split::partial()}, Split::partial());
+  list.add({Split::partial()}, Split::partial());
   return list.take();
 }
 
@@ -102,12 +102,20 @@ Strategies reshape(const Graph& graph, const Node& node) {
   return list.take();
 }
 
-/// view(self, dtype): the bits under another type. If its size differs, the last dim changes, with the cuts it can
-/// have.
+/// view(self, dtype): the bits under another type. If its size differs, the last dim holds more or fewer elements.
 Strategies view_dtype(const Graph& graph, const Node& node) {
+  StrategyList list(graph, node);
   const TensorMeta& input = input_meta(graph, node, 0);
-  const bool same_size = dtype_bytes(input.dtype) == dtype_bytes(node.outputs[0]->dtype);
-  return carry(graph, node, all_dims(same_size ? input.rank() : input.rank() - 1), false);
+  const TensorMeta& output = *node.outputs[0];
+  for (std::int64_t dim = 0; dim < input.rank(); ++dim) {
+    if (size_of(input, dim) == size_of(output, dim)) {
+      list.add({Split::shard(dim)}, Split::shard(dim));
+    } else {
+      const Split shard = Split::even_shard(dim, std::gcd(size_of(input, dim), size_of(output, dim)));
+      list.add({shard}, shard);
+    }
+  }
+  return list.take();
 }
 
 Strategies transpose(const Graph& graph, const Node& node) {
@@ -203,26 +211,37 @@ Strategies carry_others(const Graph& graph, const Node& node, std::int64_t dim) 
   return carry(graph, node, source);
 }
 
-/// Whether a slice of the dim, of length `length` in the end, leaves it as it is.
-bool covers(std::int64_t size, std::int64_t length, std::int64_t step) { return size == length && step == 1; }
+/// A slice of `whole`'s dim `dim` or, in slice_backward, into it; `part` is the sliced tensor. The arguments from `at`
+/// on are start, end, step. The sliced dim can be cut if the slice is all of it, or takes one element of every `step`
+/// and all pieces hold the same number of steps.
+Strategies slice_along(const Graph& graph, const Node& node, std::size_t at, std::int64_t dim, const TensorMeta& whole,
+                       const TensorMeta& part) {
+  const std::int64_t size = size_of(whole, dim);
+  const std::int64_t start = int_arg(node, at, "start", 0);
+  const std::int64_t step = int_arg(node, at + 2, "step", 1);
+  if (step == 1 && size_of(part, dim) == size) return identity(graph, node);
+
+  Strategies strategies = carry_others(graph, node, dim);
+  // A negative start counts from the end of the piece.
+  const bool regular = 0 <= start && start < step && size % step == 0 && size_of(part, dim) == size / step;
+  if (regular && size / step >= 2) {
+    const Split shard = Split::even_shard(dim, size / step);
+    strategies.push_back({{shard}, {shard}});
+  }
+  return strategies;
+}
 
 Strategies slice(const Graph& graph, const Node& node) {
   const TensorMeta& input = input_meta(graph, node, 0);
   const std::int64_t dim = normalize_dim(int_arg(node, 1, "dim", 0), input.rank());
-  if (covers(size_of(input, dim), size_of(*node.outputs[0], dim), int_arg(node, 4, "step", 1))) {
-    return identity(graph, node);
-  }
-  return carry_others(graph, node, dim);
+  return slice_along(graph, node, 2, dim, input, *node.outputs[0]);
 }
 
 /// slice_backward(grad, input_sizes, dim, start, end, step)
 Strategies slice_backward(const Graph& graph, const Node& node) {
   const TensorMeta& grad = input_meta(graph, node, 0);
   const std::int64_t dim = normalize_dim(int_arg(node, 2, "dim", 0), grad.rank());
-  if (covers(size_of(*node.outputs[0], dim), size_of(grad, dim), int_arg(node, 5, "step", 1))) {
-    return identity(graph, node);
-  }
-  return carry_others(graph, node, dim);
+  return slice_along(graph, node, 3, dim, *node.outputs[0], grad);
 }
 
 /// split(self, size or sizes, dim): every output keeps the other dims.
