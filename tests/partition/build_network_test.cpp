@@ -1,0 +1,298 @@
+#include "partition/build_network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tbb/global_control.h>
+
+#include <algorithm>
+#include <random>
+
+#include "engine/comm.h"
+#include "engine/solve.h"
+#include "plan_checker.h"
+#include "toy.h"
+
+namespace autopar::partition {
+namespace {
+
+using costs::Placement;
+using costs::Placements;
+using testing::Arg;
+using testing::OutputRole;
+using testing::Phase;
+using testing::PlanChecker;
+using testing::residual_layers;
+using testing::Role;
+using testing::toy_problem;
+using testing::ToyGraph;
+using testing::ValueRef;
+
+/// A problem with its network.
+struct Built {
+  explicit Built(Problem of)
+      : problem(std::move(of)),
+        redistributor(problem.cluster, problem.mesh),
+        model(build_network(problem, redistributor)) {}
+
+  Plan plan(const engine::Assignment& assignment) const { return make_plan(problem, redistributor, model, assignment); }
+
+  Plan best_plan() const {
+    engine::Comm comm;
+    return plan(engine::solve(model.network, {}, comm).assignment);
+  }
+
+  Problem problem;
+  costs::Redistributor redistributor;
+  ModelNetwork model;
+};
+
+Pin pin_all(const std::vector<Placement>& placements, std::string source) {
+  Pin pin;
+  for (std::size_t i = 0; i < placements.size(); ++i) pin.at[i] = placements[i];
+  pin.source = std::move(source);
+  return pin;
+}
+
+std::int32_t node_named(const costs::Graph& graph, const std::string& name) {
+  const auto found =
+      std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const costs::Node& node) { return node.name == name; });
+  return static_cast<std::int32_t>(found - graph.nodes.begin());
+}
+
+TEST(BuildNetworkTest, any_allowed_assignment_is_a_plan_that_adds_up) {
+  for (const bool shared_weight : {false, true}) {
+    const Built built(toy_problem(residual_layers(2, shared_weight), {2, 4}));
+    std::mt19937 random(7);
+    int num_checked = 0;
+    for (int attempt = 0; attempt < 200; ++attempt) {
+      engine::Assignment assignment;
+      for (std::int32_t v = 0; v < built.model.network.num_variables(); ++v) {
+        const auto size = static_cast<std::uint32_t>(built.model.network.domain(v).size());
+        assignment.push_back(static_cast<std::int32_t>(random() % size));
+      }
+      const engine::Cost cost = engine::evaluate(built.model.network, assignment);
+      if (cost >= engine::kForbidden) {
+        EXPECT_THROW(built.plan(assignment), std::logic_error);
+        continue;
+      }
+      const Plan plan = built.plan(assignment);
+      EXPECT_EQ(plan.cost_ps, cost);
+      PlanChecker(built.problem, built.redistributor, plan).check();
+      ++num_checked;
+    }
+    EXPECT_GT(num_checked, 20);
+  }
+}
+
+TEST(BuildNetworkTest, best_plan_adds_up) {
+  const Built built(toy_problem(residual_layers(3), {4, 8}));
+  PlanChecker(built.problem, built.redistributor, built.best_plan()).check();
+}
+
+/// y = relu(x) read by three ops that want y whole: sort-like ops without a rule.
+costs::Graph three_readers() {
+  ToyGraph toy;
+  const ValueRef x = toy.input(Role::kInput, "x", {1024, 1024});
+  for (const char* name : {"unknown.first", "unknown.second", "unknown.third"}) {
+    toy.output(toy.op(name, {ToyGraph::ref(x)}, {1024, 1024}), OutputRole::kOutput);
+  }
+  return std::move(toy.graph);
+}
+
+TEST(BuildNetworkTest, readers_that_want_the_same_share_one_redistribution) {
+  Problem problem = toy_problem(three_readers(), {4});
+  problem.pins.nodes.resize(problem.graph.nodes.size());
+  problem.pins.nodes[0] = pin_all({Placement::shard(0)}, "test");
+  const Built built(std::move(problem));
+  EXPECT_THAT(built.model.unknown_ops,
+              ::testing::ElementsAre("aten.unknown.first", "aten.unknown.second", "aten.unknown.third"));
+  const Plan plan = built.best_plan();
+  PlanChecker(built.problem, built.redistributor, plan).check();
+  ASSERT_EQ(plan.redistributions.size(), 1U);
+  EXPECT_EQ(plan.redistributions[0].uses.size(), 3U);
+  const costs::RedistributeTable& table = built.redistributor.table(built.problem.graph.meta({0, 0}));
+  Placements cut;
+  cut[0] = Placement::shard(0);
+  EXPECT_EQ(plan.communication_ps, table.time_ps(table.index_of(cut), table.index_of({})));
+}
+
+TEST(BuildNetworkTest, a_value_used_twice_by_one_op_is_two_uses) {
+  ToyGraph toy;
+  const ValueRef x = toy.input(Role::kInput, "x", {64, 64});
+  toy.output(toy.op("mul.Tensor", {ToyGraph::ref(x), ToyGraph::ref(x)}, {64, 64}), OutputRole::kOutput);
+  const Built built(toy_problem(std::move(toy.graph), {4}));
+  // x, its copy, the product, the output.
+  EXPECT_EQ(built.model.network.num_variables(), 4);
+  EXPECT_EQ(built.model.network.edges.size(), 4U);
+  PlanChecker(built.problem, built.redistributor, built.best_plan()).check();
+}
+
+TEST(BuildNetworkTest, gradients_have_their_parameters_placements) {
+  Problem problem = toy_problem(residual_layers(2), {4});
+  problem.pins.outputs.resize(problem.graph.outputs.size());
+  for (std::size_t i = 0; i < problem.graph.outputs.size(); ++i) {
+    if (problem.graph.outputs[i].role != OutputRole::kGradient) continue;
+    problem.pins.outputs[i] = pin_all({Placement::shard(1)}, "pinned gradient");
+  }
+  const Built built(std::move(problem));
+  const Plan plan = built.best_plan();
+  PlanChecker(built.problem, built.redistributor, plan).check();
+  for (const char* name : {"layers.0.weight", "layers.1.weight"}) {
+    const auto node = static_cast<std::size_t>(node_named(built.problem.graph, name));
+    EXPECT_EQ(plan.nodes[node].outputs[0][0], Placement::shard(1));
+  }
+}
+
+TEST(BuildNetworkTest, a_tied_parameter_has_one_placement_and_one_gradient) {
+  const Built built(toy_problem(residual_layers(2, true), {2, 2}));
+  const Plan plan = built.best_plan();
+  PlanChecker(built.problem, built.redistributor, plan).check();
+  const std::int32_t weight = node_named(built.problem.graph, "layers.0.weight");
+  ASSERT_EQ(built.problem.graph.outputs.size(), 2U);
+  EXPECT_EQ(built.problem.graph.outputs[1].of, weight);
+  EXPECT_EQ(plan.outputs[1], plan.nodes[static_cast<std::size_t>(weight)].outputs[0]);
+}
+
+TEST(BuildNetworkTest, the_loss_is_replicated_unless_pinned) {
+  Problem problem = toy_problem(residual_layers(1), {4});
+  EXPECT_EQ(Built(problem).best_plan().outputs[0], Placements{});
+  problem.pins.outputs.resize(problem.graph.outputs.size());
+  problem.pins.outputs[0] = pin_all({Placement::partial()}, "test");
+  EXPECT_EQ(Built(problem).best_plan().outputs[0][0], Placement::partial());
+}
+
+TEST(BuildNetworkTest, a_mutated_buffer_gets_its_new_value_where_it_is) {
+  ToyGraph toy;
+  const ValueRef buffer = toy.input(Role::kBuffer, "running_mean", {64, 64});
+  const ValueRef x = toy.input(Role::kInput, "x", {64, 64});
+  toy.output(toy.op("add.Tensor", {ToyGraph::ref(buffer), ToyGraph::ref(x)}, {64, 64}), OutputRole::kMutation, buffer);
+  toy.output(buffer, OutputRole::kMutation, buffer);  // handed out as it came in
+  Problem problem = toy_problem(std::move(toy.graph), {4});
+  problem.pins.outputs.resize(2);
+  problem.pins.outputs[0] = pin_all({Placement::shard(1)}, "test");
+  const Built built(std::move(problem));
+  const Plan plan = built.best_plan();
+  PlanChecker(built.problem, built.redistributor, plan).check();
+  EXPECT_EQ(plan.outputs[0][0], Placement::shard(1));
+}
+
+TEST(BuildNetworkTest, a_pin_that_cannot_hold_is_an_error_that_says_what_can) {
+  Problem problem = toy_problem(three_readers(), {4});
+  problem.pins.nodes.resize(problem.graph.nodes.size());
+  problem.pins.nodes[1] = pin_all({Placement::shard(1)}, "file.json: nodes.unknown");
+  try {
+    const Built built(std::move(problem));
+    FAIL() << "no error";
+  } catch (const PinError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("/f/unknown.first.1"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("file.json: nodes.unknown"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("possible are: R"));
+  }
+}
+
+TEST(BuildNetworkTest, pins_of_a_parameter_and_its_gradient_must_agree) {
+  Problem problem = toy_problem(residual_layers(1), {4});
+  problem.pins.nodes.resize(problem.graph.nodes.size());
+  problem.pins.outputs.resize(problem.graph.outputs.size());
+  problem.pins.nodes[0] = pin_all({Placement::shard(0)}, "first pin");
+  problem.pins.outputs[1] = pin_all({Placement::shard(1)}, "second pin");
+  try {
+    const Built built(std::move(problem));
+    FAIL() << "no error";
+  } catch (const PinError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("layers.0.weight"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("first pin"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("second pin"));
+  }
+}
+
+TEST(BuildNetworkTest, mesh_dims_of_one_device_change_nothing) {
+  const std::int64_t expected = Built(toy_problem(residual_layers(2), {4})).best_plan().cost_ps;
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4, 1}, {1, 4}, {1, 4, 1}}) {
+    Problem problem = toy_problem(residual_layers(2), shape);
+    problem.pins.nodes.resize(problem.graph.nodes.size());
+    // A pin on a mesh dim of one device asks for nothing.
+    problem.pins.nodes[0].at[shape[0] == 1 ? 0 : 1] = Placement::shard(1);
+    problem.pins.nodes[0].source = "test";
+    const Built built(std::move(problem));
+    const Plan plan = built.best_plan();
+    PlanChecker(built.problem, built.redistributor, plan).check();
+    EXPECT_EQ(plan.cost_ps, expected);
+  }
+}
+
+TEST(BuildNetworkTest, one_device_needs_no_communication) {
+  const Built built(toy_problem(residual_layers(2), {1}));
+  const Plan plan = built.best_plan();
+  EXPECT_EQ(plan.communication_ps, 0);
+  EXPECT_TRUE(plan.redistributions.empty());
+}
+
+TEST(BuildNetworkTest, parameter_memory_is_limited) {
+  Problem problem = toy_problem(residual_layers(2), {8});
+  const std::int64_t whole = costs::parameter_bytes(*problem.graph.nodes[0].outputs[0], {}, problem.mesh, {});
+  problem.pins.memory_limit_bytes = whole;  // one of two parameters, if whole
+  const Built built(problem);
+  EXPECT_EQ(built.model.network.usage_limit, whole);
+  EXPECT_LE(built.best_plan().parameter_bytes, whole);
+  problem.pins.memory_limit_bytes = 16;
+  engine::Comm comm;
+  EXPECT_EQ(engine::solve(Built(problem).model.network, {}, comm).status, engine::Status::kInfeasible);
+}
+
+TEST(BuildNetworkTest, more_layers_bring_no_new_domains_or_tables) {
+  const Built few(toy_problem(residual_layers(4), {4, 8}));
+  const Built many(toy_problem(residual_layers(12), {4, 8}));
+  EXPECT_EQ(many.model.network.domains.size(), few.model.network.domains.size());
+  EXPECT_EQ(many.model.network.tables.size(), few.model.network.tables.size());
+  EXPECT_EQ(many.model.network.projections.size(), few.model.network.projections.size());
+}
+
+TEST(BuildNetworkTest, layers_of_equal_structure_are_equal_in_the_network) {
+  const Built built(toy_problem(residual_layers(5), {4, 8}));
+  std::map<std::int32_t, std::vector<std::int32_t>> domains;
+  for (const engine::Variable& variable : built.model.network.variables) {
+    domains[variable.segment].push_back(variable.domain);
+  }
+  EXPECT_EQ(domains[2], domains[3]);
+  EXPECT_EQ(domains[3], domains[4]);
+  EXPECT_TRUE(std::is_sorted(built.model.network.variables.begin(), built.model.network.variables.end(),
+                             [](const auto& a, const auto& b) { return a.segment < b.segment; }));
+}
+
+TEST(BuildNetworkTest, levels_get_finer_towards_single_values) {
+  const Built built(toy_problem(residual_layers(1), {2, 2, 2}));
+  for (const engine::Domain& domain : built.model.network.domains) {
+    ASSERT_EQ(domain.levels.size(), 3U);
+    for (std::size_t a = 0; a < domain.costs.size(); ++a) {
+      for (std::size_t b = 0; b < a; ++b) {
+        EXPECT_NE(domain.levels[2][a], domain.levels[2][b]);
+        for (std::size_t level = 1; level < 3; ++level) {
+          if (domain.levels[level][a] != domain.levels[level][b]) continue;
+          EXPECT_EQ(domain.levels[level - 1][a], domain.levels[level - 1][b]);
+        }
+      }
+    }
+  }
+}
+
+TEST(BuildNetworkTest, threads_do_not_change_the_network) {
+  const auto build = [](std::size_t threads) {
+    const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, threads);
+    return Built(toy_problem(residual_layers(3), {4, 8})).model.network;
+  };
+  const engine::CostNetwork one = build(1);
+  const engine::CostNetwork four = build(4);
+  EXPECT_EQ(one.domains, four.domains);
+  EXPECT_EQ(one.tables, four.tables);
+  EXPECT_EQ(one.projections, four.projections);
+  ASSERT_EQ(one.edges.size(), four.edges.size());
+  for (std::size_t i = 0; i < one.edges.size(); ++i) {
+    EXPECT_EQ(one.edges[i].table, four.edges[i].table);
+    EXPECT_EQ(one.edges[i].project_u, four.edges[i].project_u);
+    EXPECT_EQ(one.edges[i].project_v, four.edges[i].project_v);
+  }
+}
+
+}  // namespace
+}  // namespace autopar::partition
