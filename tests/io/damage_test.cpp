@@ -1,0 +1,76 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "io/read_constraints.h"
+#include "io/read_model.h"
+#include "tests/io/tiny.h"
+
+// Whatever happens to a file, reading it ends in a graph or an InputError: never in another exception, a crash or (with
+// sanitizers) undefined behaviour.
+namespace autopar::io {
+namespace {
+
+/// One random edit of `text`, of the kinds that hands and disks make: bytes, tokens and lines.
+std::string damaged(std::string text, std::mt19937& random) {
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  static const std::vector<std::string> kTokens = {
+      "null", "-1", "0", "1e400", "[]",   "{}",  "\"\"", "true", "9223372036854775807",
+      "[",    "}",  ",", "\"x\"", "\\u0", "1.5", ":",    "\n",   "\"ref\""};
+  const std::size_t at = below(text.size());
+  const std::string token = kTokens[below(kTokens.size())];
+  switch (below(5)) {
+    case 0:
+      text[at] = static_cast<char>(below(256));
+      break;
+    case 1:
+      text.erase(at, below(40));
+      break;
+    case 2:
+      text.insert(at, token);
+      break;
+    case 3: {  // a whole number or word
+      const std::string stops = " ,:[]{}\n";
+      const std::size_t begin = text.find_last_of(stops, at);
+      const std::size_t end = std::min(text.find_first_of(stops, at), text.size());
+      if (begin != std::string::npos && begin + 1 < end) text.replace(begin + 1, end - begin - 1, token);
+      break;
+    }
+    default: {  // two lines change places
+      const std::size_t other = text.find('\n', below(text.size()));
+      const std::size_t line = text.find('\n', at);
+      if (line != std::string::npos && other != std::string::npos && line < other) {
+        text = text.substr(0, line) + text.substr(other) + text.substr(line, other - line);
+      }
+    }
+  }
+  return text;
+}
+
+TEST(DamageTest, a_damaged_model_is_read_or_refused) {
+  const testing::Scratch scratch;
+  const std::string text = testing::tiny_with(
+      "\"cluster\": \"h100\"",
+      R"json("cluster": "h100", "constraints": {"parameters": {"fc*": {"tp": "S(0)"}}, "memory_limit_bytes": 9})json");
+  int num_refused = 0;
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    std::mt19937 random(seed);
+    std::string copy = damaged(text, random);
+    if (seed % 3 == 0) copy = damaged(copy, random);
+    const std::string path = scratch.put("m.json", copy);
+    try {
+      const ModelFile model = read_model(path);
+      if (model.constraints && model.mesh) {
+        resolve_constraints({*model.constraints}, model.graph_file, *model.mesh, costs::Cluster{});
+      }
+    } catch (const InputError&) {
+      ++num_refused;
+    } catch (const std::exception& error) {
+      FAIL() << "seed " << seed << ": " << error.what() << "\n" << copy;
+    }
+  }
+  EXPECT_GT(num_refused, 1500);
+}
+
+}  // namespace
+}  // namespace autopar::io

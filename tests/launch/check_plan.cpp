@@ -1,0 +1,177 @@
+#include "tests/launch/check_plan.h"
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace autopar::testing {
+namespace {
+
+using nlohmann::json;
+
+/// Tensor references of `arg`, lists flattened.
+void collect(const json& arg, std::vector<json>& refs) {
+  if (arg.is_object() && arg.contains("ref")) refs.push_back(arg);
+  if (arg.is_array()) {
+    for (const json& item : arg) collect(item, refs);
+  }
+}
+
+class Checker {
+ public:
+  Checker(const json& model, const json& plan) : model_(model), plan_(plan) {}
+
+  std::vector<std::string> check() {
+    check_nodes();
+    check_redistributions();
+    check_edges();
+    check_outputs();
+    check_totals();
+    return faults_;
+  }
+
+ private:
+  void expect(bool holds, const std::string& fault) {
+    if (!holds) faults_.push_back(fault);
+  }
+
+  void check_nodes() {
+    std::set<std::string> keys;
+    for (const char* list : {"inputs", "nodes"}) {
+      for (const json& node : model_[list]) keys.insert(node["key"].get<std::string>());
+    }
+    expect(plan_["nodes"].size() == keys.size(), "the plan has other nodes than the model");
+    for (const auto& [key, choice] : plan_["nodes"].items()) {
+      expect(keys.count(key) == 1, key + " is not in the model");
+      for (const json& output : choice["outputs"]) {
+        expect(output.is_null() || output.size() == plan_["mesh"]["shape"].size(), key + " has another mesh");
+      }
+    }
+    for (const json& input : model_["inputs"]) {
+      if (input["role"] != "parameter") continue;
+      const std::string name = input["name"];
+      expect(plan_["parameters"][name] == produced(input["key"], 0), name + " is not where its node is");
+    }
+  }
+
+  const json& produced(const std::string& key, std::size_t output) const {
+    return plan_["nodes"][key]["outputs"].at(output);
+  }
+
+  void check_redistributions() {
+    for (const json& move : plan_["redistributions"]) {
+      const std::string value = move["value"];
+      const std::size_t output = move["output"];
+      const json made{{"value", value}, {"output", output}, {"phase", move["phase"]}};
+      const bool is_copy = made_[made.dump()].count(move["from"].dump()) == 1;
+      expect(move["from"] == produced(value, output) || is_copy, value + " is moved from where it is not");
+      made_[made.dump()].insert(move["to"].dump());
+      expect(move["from"] != move["to"], value + " is moved to where it is");
+      expect(!move["steps"].empty(), value + " is moved without a step");
+      json at = move["from"];
+      for (const json& step : move["steps"]) {
+        check_step(value, at, step);
+        at = step["to"];
+        communication_ps_ += step["time_ps"].get<std::int64_t>();
+      }
+      expect(at == move["to"], value + " does not get to where it is wanted");
+      for (const json& use : move["uses"]) add_use(use, move);
+    }
+  }
+
+  /// A step changes the placements on its own mesh dims only, and in the way that its collective can.
+  void check_step(const std::string& value, const json& from, const json& step) {
+    const auto& names = plan_["mesh"]["dim_names"];
+    const std::string kind = step["step"];
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const bool on_dim = step["mesh_dims"].dump().find(names[i].dump()) != std::string::npos;
+      const std::string a = from[i];
+      const std::string b = step["to"][i];
+      expect(on_dim || a == b, value + ": " + kind + " changes a mesh dim that it does not run on");
+      if (!on_dim) continue;
+      const std::string change = {a[0], b[0]};
+      const bool fits = (kind == "all_gather" && change == "SR") || (kind == "reduce_scatter" && change == "PS") ||
+                        (kind == "all_reduce" && change == "PR") || (kind == "all_to_all" && change == "SS") ||
+                        (kind == "slice" && change == "RS") || (kind == "zero" && change == "RP");
+      expect(fits, value + ": " + kind + " makes " + b + " of " + a);
+    }
+  }
+
+  void add_use(const json& use, const json& move) {
+    const bool is_new = moves_.emplace(use.dump(), &move).second;
+    expect(is_new, use.dump() + " is moved twice");
+  }
+
+  /// `use` reads output `output` of `value` with placements `wanted`.
+  void check_use(const json& use, const std::string& value, std::size_t output, const json& wanted) {
+    const auto found = moves_.find(use.dump());
+    if (found == moves_.end()) {
+      expect(produced(value, output) == wanted, use.dump() + " reads " + value + " where it is not");
+      return;
+    }
+    const json& move = *found->second;
+    expect(move["value"] == value && move["output"] == output, use.dump() + " is moved from another value");
+    expect(move["to"] == wanted, use.dump() + " is moved to where it is not wanted");
+    ++num_used_;
+  }
+
+  void check_edges() {
+    for (const json& node : model_["nodes"]) {
+      std::vector<json> refs;
+      collect(node["args"], refs);
+      if (node.contains("kwargs")) {
+        for (const auto& [name, arg] : node["kwargs"].items()) collect(arg, refs);
+      }
+      const std::string key = node["key"];
+      const json& inputs = plan_["nodes"][key]["inputs"];
+      expect(inputs.size() == refs.size(), key + " has another number of inputs");
+      for (std::size_t i = 0; i < std::min(inputs.size(), refs.size()); ++i) {
+        check_use({{"node", key}, {"input", i}}, refs[i]["ref"], refs[i].value("output", std::size_t{0}), inputs[i]);
+      }
+    }
+  }
+
+  void check_outputs() {
+    expect(plan_["outputs"].size() == model_["outputs"].size(), "the plan has other outputs than the model");
+    for (std::size_t i = 0; i < model_["outputs"].size(); ++i) {
+      const json& output = model_["outputs"][i];
+      const json& placements = plan_["outputs"][i]["placements"];
+      check_use({{"graph_output", i}}, output["ref"], output.value("output", std::size_t{0}), placements);
+      if (output["role"] != "gradient") continue;
+      for (const json& input : model_["inputs"]) {
+        if (input["key"] != output["of"] || input["role"] != "parameter") continue;
+        expect(placements == produced(input["key"], 0), "the gradient of " + input["key"].dump() + " is elsewhere");
+      }
+    }
+    expect(num_used_ == moves_.size(), "a redistribution has a use that is not in the model");
+  }
+
+  void check_totals() {
+    std::int64_t compute_ps = 0;
+    for (const auto& [key, choice] : plan_["nodes"].items()) compute_ps += choice["compute_ps"].get<std::int64_t>();
+    std::int64_t collectives_ps = 0;
+    for (const json& total : plan_["totals"]["communication"]) collectives_ps += total["time_ps"].get<std::int64_t>();
+    expect(plan_["totals"]["compute_ps"] == compute_ps, "compute_ps is not the sum over nodes");
+    expect(plan_["totals"]["communication_ps"] == communication_ps_, "communication_ps is not the sum over steps");
+    expect(collectives_ps <= communication_ps_, "the collectives' sums exceed all steps");
+    expect(plan_["totals"]["cost_ps"] == compute_ps + communication_ps_, "cost_ps is not compute + communication");
+    expect(plan_["result"]["cost_ps"] == plan_["totals"]["cost_ps"], "the result has another cost");
+    expect(plan_["result"]["bound_ps"] <= plan_["result"]["cost_ps"], "the bound exceeds the cost");
+    expect(plan_["totals"]["parameter_bytes"] <= plan_["totals"]["memory_limit_bytes"], "memory exceeds its limit");
+  }
+
+  const json& model_;
+  const json& plan_;
+  std::map<std::string, const json*> moves_;           // by use
+  std::map<std::string, std::set<std::string>> made_;  // placements that redistributions made, by value and phase
+  std::size_t num_used_ = 0;
+  std::int64_t communication_ps_ = 0;
+  std::vector<std::string> faults_;
+};
+
+}  // namespace
+
+std::vector<std::string> check_plan(const json& model, const json& plan) { return Checker(model, plan).check(); }
+
+}  // namespace autopar::testing

@@ -1,0 +1,90 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/io/tiny.h"
+#include "tests/launch/check_plan.h"
+#include "tests/launch/program.h"
+
+// The real program on the tiny example, whose best plan is known (examples/tiny/README.md).
+namespace autopar::launch {
+namespace {
+
+using nlohmann::json;
+using testing::Outcome;
+using testing::run_program;
+using testing::run_ranks;
+using testing::Scratch;
+using testing::slurp;
+using testing::tiny_path;
+
+const std::string kTiny = "'" + tiny_path() + "'";
+const std::string kCluster = " --cluster '" AUTOPAR_SOURCE_DIR "/tests/io/cluster.json'";
+
+std::string to(const Scratch& scratch) { return " -o '" + scratch.path("plan.json") + "'"; }
+
+json plan_in(const Scratch& scratch) { return json::parse(slurp(scratch.path("plan.json"))); }
+
+TEST(EndToEndTest, the_tiny_example_gets_its_best_plan) {
+  const Scratch scratch;
+  const Outcome outcome = run_program(kTiny + to(scratch));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, ::testing::HasSubstr("proven optimal"));
+  const json plan = plan_in(scratch);
+  EXPECT_THAT(testing::check_plan(json::parse(slurp(tiny_path())), plan), ::testing::IsEmpty());
+  EXPECT_EQ(plan["parameters"], json::parse(R"json({"fc1.weight": ["S(0)"], "fc2.weight": ["S(1)"]})json"));
+  EXPECT_EQ(scratch.num_files(), 1U);
+}
+
+TEST(EndToEndTest, plans_on_many_meshes_are_consistent) {
+  const json model = json::parse(slurp(tiny_path()));
+  for (const char* mesh : {"1", "3", "8", "2,2", "4,1", "1,8", "dp=2,tp=4", "2,2,2"}) {
+    SCOPED_TRACE(mesh);
+    const Scratch scratch;
+    const Outcome outcome = run_program(kTiny + kCluster + " --quiet --mesh " + mesh + to(scratch));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out + outcome.err, "");
+    EXPECT_THAT(testing::check_plan(model, plan_in(scratch)), ::testing::IsEmpty());
+  }
+}
+
+TEST(EndToEndTest, the_plan_is_the_same_for_all_numbers_of_ranks_and_threads) {
+  std::string first;
+  for (const int ranks : {1, 2, 3}) {
+    for (const int threads : {1, 2}) {
+      const Scratch scratch;
+      const Outcome outcome =
+          run_ranks(ranks, kTiny + " --mesh 2,2 --reproducible --threads " + std::to_string(threads) + to(scratch));
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      const std::string text = slurp(scratch.path("plan.json"));
+      if (first.empty()) first = text;
+      EXPECT_EQ(text, first) << ranks << " ranks, " << threads << " threads";
+    }
+  }
+  EXPECT_EQ(first.find("\"run\""), std::string::npos);
+}
+
+TEST(EndToEndTest, pins_are_kept) {
+  const Scratch scratch;
+  const std::string pins = scratch.put("c.json", R"json({"format": "autopar-constraints", "version": 1,
+      "parameters": {"fc1.weight": {"tp": "R"}}, "outputs": {"loss": {"tp": "R"}}})json");
+  ASSERT_EQ(run_program(kTiny + " --constraints '" + pins + "'" + to(scratch)).exit_code, 0);
+  const json plan = plan_in(scratch);
+  EXPECT_EQ(plan["parameters"]["fc1.weight"], json::parse(R"json(["R"])json"));
+  EXPECT_THAT(testing::check_plan(json::parse(slurp(tiny_path())), plan), ::testing::IsEmpty());
+  EXPECT_NE(plan["constraints_hash"], nullptr);
+}
+
+TEST(EndToEndTest, too_little_memory_is_infeasible_and_says_how_much_is_missing) {
+  const Scratch scratch;
+  const std::string pins =
+      scratch.put("c.json", R"json({"format": "autopar-constraints", "version": 1, "memory_limit_bytes": 1000})json");
+  const Outcome outcome = run_program(kTiny + " --constraints '" + pins + "'" + to(scratch));
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("need at least 32.00 MiB (33554432 bytes) per device even when cut"));
+  EXPECT_EQ(scratch.num_files(), 1U);
+}
+
+}  // namespace
+}  // namespace autopar::launch
