@@ -87,7 +87,8 @@ Strategies linear(const Graph& graph, const Node& node) {
 }
 
 /// Shards that grouped kernels accept: they want every row to start at a multiple of 16 bytes (torch checks the strides
-/// of _grouped_mm), in the local pieces too. Which dim is the inner one depends on the strides: all dims keep the rule.
+/// of _grouped_mm and the sizes of _scaled_mm), in the local pieces too. Which dim is the inner one depends on the
+/// strides: all dims keep the rule.
 std::optional<Split> aligned_shard(const TensorMeta& tensor, int dim) {
   const std::int64_t size = tensor.shape[static_cast<std::size_t>(dim)];
   const std::int64_t elements = 16 / dtype_bytes(tensor.dtype);
@@ -132,7 +133,32 @@ Strategies grouped_mm(const Graph& graph, const Node& node) {
   return list.take();
 }
 
+/// _scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, …) of 8-bit floats, with one scale for a whole operand
+/// or one per row of the left and column of the right. Finer scales, and what is added to the product, stay replicated.
+Strategies scaled_mm(const Graph& graph, const Node& node) {
+  StrategyList list(graph, node);
+  if (node.inputs.size() != 4) return list.take();
+  const TensorMeta& right = input_meta(graph, node, 1);
+  const std::vector<std::int64_t> per_row = {node.outputs[0]->shape[0], 1};
+  const std::vector<std::int64_t> per_column = {1, node.outputs[0]->shape[1]};
+  const TensorMeta& left_scale = input_meta(graph, node, 2);
+  const TensorMeta& right_scale = input_meta(graph, node, 3);
+  const bool by_row = left_scale.shape == per_row && right_scale.shape == per_column;
+  if (!by_row && (left_scale.numel() != 1 || right_scale.numel() != 1)) return list.take();
+
+  const Split whole = Split::replicate();
+  list.add({Split::shard(0), whole, by_row ? Split::shard(0) : whole, whole}, Split::shard(0));
+  if (const std::optional<Split> column = aligned_shard(right, 1)) {
+    list.add({whole, *column, whole, by_row ? Split::shard(1) : whole}, *column);
+  }
+  const std::optional<Split> left_inner = aligned_shard(input_meta(graph, node, 0), 1);
+  const std::optional<Split> right_inner = aligned_shard(right, 0);
+  if (left_inner && right_inner) list.add({*left_inner, *right_inner, whole, whole}, Split::partial());
+  return list.take();
+}
+
 constexpr RuleEntry kRules[] = {
+    {"aten._scaled_mm.default", scaled_mm},
     {"aten._grouped_mm.default", grouped_mm},
     {"aten._int_mm.default", mm},
     {"aten.addmm.default", addmm},

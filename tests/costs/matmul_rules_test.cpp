@@ -76,6 +76,19 @@ TEST(MatmulRules, misaligned_rows_of_grouped_products_are_not_cut) {
   EXPECT_THAT(op.strategies(), Each(Not(HasSubstr("S(2)"))));
 }
 
+TEST(MatmulRules, scales_follow_the_rows_and_columns_they_scale) {
+  const DType fp8 = DType::kFloat8E4M3;
+  OneOp rows("aten._scaled_mm.default");
+  rows.arg(tensor({12, 64}, fp8)).arg(tensor({64, 32}, fp8)).arg(tensor({12, 1})).arg(tensor({1, 32}));
+  rows.output(tensor({12, 32}, kBF16));
+  EXPECT_THAT(rows.strategies(), ElementsAre("R,R,R,R -> R", "S(0),R,S(0),R -> S(0)", "R,S(1)=2,R,S(1) -> S(1)=2",
+                                             "S(1)=4,S(0)=4,R,R -> P(sum)"));
+  OneOp blocks("aten._scaled_mm.default");
+  blocks.arg(tensor({12, 64}, fp8)).arg(tensor({64, 32}, fp8)).arg(tensor({12, 2})).arg(tensor({2, 32}));
+  blocks.output(tensor({12, 32}, kBF16));
+  EXPECT_THAT(blocks.strategies(), ElementsAre("R,R,R,R -> R"));
+}
+
 // CASES.md row 10: [32, ...] must not be offered in 256 pieces on a 32×8 mesh, some of them empty.
 TEST(MatmulRules, no_device_gets_an_empty_piece) {
   OneOp op("aten.bmm.default");

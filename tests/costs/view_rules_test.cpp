@@ -92,6 +92,24 @@ TEST(ViewRules, a_sliced_dim_stays_whole_unless_the_slice_covers_it) {
   EXPECT_THAT(grad.strategies(), ElementsAre("R -> R", "S(0) -> S(0)", "P(sum) -> P(sum)"));
 }
 
+TEST(ViewRules, every_other_element_is_taken_from_each_piece) {
+  const auto slice = [](std::int64_t start, std::int64_t step, std::int64_t length) {
+    OneOp op("aten.slice.Tensor");
+    op.arg(tensor({12})).arg(literal(std::int64_t{0})).arg(literal(start));
+    op.arg(literal(std::numeric_limits<std::int64_t>::max())).arg(literal(step)).output(tensor({length}));
+    return op.strategies();
+  };
+  EXPECT_THAT(slice(1, 2, 6), Contains("S(0)=6 -> S(0)=6"));
+  EXPECT_THAT(slice(2, 2, 5), Each(Not(HasSubstr("S(0)"))));
+  EXPECT_THAT(slice(-11, 2, 6), Each(Not(HasSubstr("S(0)"))));  // in a piece, -11 is before its start
+}
+
+TEST(ViewRules, bits_of_another_size_are_cut_in_whole_elements) {
+  OneOp op("aten.view.dtype");
+  op.arg(tensor({4, 6}, DType::kFloat64)).arg(Arg{Arg::Name{"float32"}}).output(tensor({4, 12}));
+  EXPECT_THAT(op.strategies(), ElementsAre("R -> R", "S(0) -> S(0)", "S(1)=6 -> S(1)=6"));
+}
+
 TEST(ViewRules, selected_dims_go_and_come_back) {
   OneOp select("aten.select.int");
   select.arg(tensor({4, 6, 8})).arg(literal(std::int64_t{1})).arg(literal(std::int64_t{0})).output(tensor({4, 8}));
