@@ -61,41 +61,59 @@ class PlanMaker {
 
   // Links come in the order that the plan wants: by value and phase, the copy, then its readers.
   void add_redistributions() {
-    std::size_t copy = kNone;  // the entry that makes the current copy
+    std::size_t group = 0;  // the first entry of the current value and phase
+    bool is_moved = false;  // whether that entry makes the copy
     for (std::size_t e = 0; e < impl_.links.size(); ++e) {
       const ModelNetwork::Impl::Link& link = impl_.links[e];
       const PhaseUses& uses = impl_.uses[ix(link.uses)];
       const engine::Edge& edge = network_.edges[e];
       const costs::Placements& from = state(link.from_list, edge.project_u, edge.u);
       const costs::Placements& to = state(link.to_list, edge.project_v, edge.v);
-      if (link.use < 0) copy = kNone;
-      if (from != to) {
-        plan_.redistributions.push_back(redistribution(uses, from, to));
-        if (link.use < 0) copy = plan_.redistributions.size() - 1;
+      if (e == 0 || impl_.links[e - 1].uses != link.uses) {
+        group = plan_.redistributions.size();
+        is_moved = false;
       }
-      if (link.use < 0) continue;
+      if (link.use < 0) {
+        is_moved = from != to;
+        if (is_moved) add_entry(uses, from, to);
+        continue;
+      }
       const Redistribution::Use& use = uses.uses[ix(link.use)];
       if (from != to) {
-        plan_.redistributions.back().uses.push_back(use);
-      } else if (impl_.copy_variable[ix(link.uses)] >= 0 && copy != kNone) {
-        plan_.redistributions[copy].uses.push_back(use);
+        entry_to(group, uses, from, to).uses.push_back(use);
+      } else if (is_moved) {
+        plan_.redistributions[group].uses.push_back(use);
       }
     }
+  }
+
+  /// A new entry, or one of the group that does the same for free: then it can as well serve one more reader.
+  Redistribution& entry_to(std::size_t group, const PhaseUses& uses, const costs::Placements& from,
+                           const costs::Placements& to) {
+    for (std::size_t i = group; i < plan_.redistributions.size(); ++i) {
+      Redistribution& known = plan_.redistributions[i];
+      if (known.from == from && known.to == to && time_ps(known) == 0) return known;
+    }
+    return add_entry(uses, from, to);
+  }
+
+  static std::int64_t time_ps(const Redistribution& redistribution) {
+    std::int64_t sum = 0;
+    for (const costs::RedistributeStep& step : redistribution.steps) sum += step.time_ps;
+    return sum;
   }
 
   const costs::Placements& state(std::int32_t list, std::int32_t projection, std::int32_t variable) const {
     return impl_.lists[ix(list)][ix(network_.projections[ix(projection)][ix(value_of(variable))])];
   }
 
-  Redistribution redistribution(const PhaseUses& uses, const costs::Placements& from, const costs::Placements& to) {
+  Redistribution& add_entry(const PhaseUses& uses, const costs::Placements& from, const costs::Placements& to) {
     const costs::RedistributeTable& table = redistributor_.table(problem_.graph.meta(uses.value));
-    Redistribution made{uses.value, uses.phase, from, to, {}, {}};
+    Redistribution& made = plan_.redistributions.emplace_back(Redistribution{uses.value, uses.phase, from, to, {}, {}});
     made.steps = table.path(table.index_of(from), table.index_of(to));
-    for (const costs::RedistributeStep& step : made.steps) plan_.communication_ps += step.time_ps;
+    plan_.communication_ps += time_ps(made);
     return made;
   }
-
-  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
   const Problem& problem_;
   const costs::Redistributor& redistributor_;
