@@ -24,7 +24,7 @@ Strategies whole(const Graph&, const Node& node) { return {replicated(node)}; }
 /// communication.
 Strategies fill(const Graph& graph, const Node& node, bool zero) {
   StrategyList list(graph, node);
-  const std::int64_t rank = node.outputs[0]->rank();
+  const std::int64_t rank = output_meta(node).rank();
   const auto add_all = [&](const std::vector<Split>& inputs) {
     list.add(inputs, Split::replicate());
     for (std::int64_t dim = 0; dim < rank; ++dim) list.add(inputs, Split::shard(dim));
@@ -45,7 +45,7 @@ Strategies fill(const Graph& graph, const Node& node, bool zero) {
 /// Sizes are those of the tensor argument, so its pieces decide the output's.
 Strategies fill_like(const Graph& graph, const Node& node, bool zero) {
   StrategyList list(graph, node);
-  for (std::int64_t dim = 0; dim < node.outputs[0]->rank(); ++dim) list.add({Split::shard(dim)}, Split::shard(dim));
+  for (std::int64_t dim = 0; dim < output_meta(node).rank(); ++dim) list.add({Split::shard(dim)}, Split::shard(dim));
   list.add({Split::partial()}, Split::replicate());
   if (zero) {
     list.add({Split::replicate()}, Split::partial());

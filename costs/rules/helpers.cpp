@@ -1,5 +1,7 @@
 #include "costs/rules/helpers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +9,14 @@
 
 namespace autopar::costs {
 namespace {
+
+std::int64_t checked_dim(const Node& node, std::int64_t dim, std::int64_t rank) {
+  const std::int64_t found = normalize_dim(dim, rank);
+  if (found < 0 || found >= std::max<std::int64_t>(rank, 1)) {
+    throw NodeError(fmt::format("{}: {}: dim {} of a tensor of {} dims", node.key, node.op, dim, rank));
+  }
+  return found;
+}
 
 bool holds_tensor(const Arg& arg) {
   if (const Arg::List* list = arg.as_list()) return std::any_of(list->begin(), list->end(), holds_tensor);
@@ -88,8 +98,22 @@ std::optional<std::size_t> input_arg(const Node& node, std::size_t position, std
   return std::nullopt;
 }
 
+void require(bool holds, const Node& node, std::string_view otherwise) {
+  if (!holds) throw NodeError(fmt::format("{}: {}: {}", node.key, node.op, otherwise));
+}
+
 const TensorMeta& input_meta(const Graph& graph, const Node& node, std::size_t input) {
+  require(input < node.inputs.size(), node, "a tensor argument is missing");
   return graph.meta(node.inputs[input]);
+}
+
+const TensorMeta& output_meta(const Node& node, std::size_t output) {
+  require(output < node.outputs.size() && node.outputs[output], node, "an output is missing");
+  return *node.outputs[output];
+}
+
+std::int64_t size_of(const TensorMeta& tensor, std::int64_t dim) {
+  return tensor.shape.at(static_cast<std::size_t>(dim));
 }
 
 std::int64_t normalize_dim(std::int64_t dim, std::int64_t rank) {
@@ -98,6 +122,17 @@ std::int64_t normalize_dim(std::int64_t dim, std::int64_t rank) {
 
 std::vector<std::int64_t> normalize_dims(std::vector<std::int64_t> dims, std::int64_t rank) {
   for (std::int64_t& dim : dims) dim = normalize_dim(dim, rank);
+  return dims;
+}
+
+std::int64_t dim_arg(const Node& node, std::size_t position, std::string_view name, std::int64_t fallback,
+                     std::int64_t rank) {
+  return checked_dim(node, int_arg(node, position, name, fallback), rank);
+}
+
+std::vector<std::int64_t> dims_arg(const Node& node, std::size_t position, std::string_view name, std::int64_t rank) {
+  std::vector<std::int64_t> dims = ints_arg(node, position, name);
+  for (std::int64_t& dim : dims) dim = checked_dim(node, dim, rank);
   return dims;
 }
 
@@ -113,7 +148,7 @@ bool cast_is_linear(DType from, DType to) { return !is_floating_point(from) || i
 
 Split broadcast_shard(const TensorMeta& input, const TensorMeta& output, std::int64_t dim) {
   const std::int64_t own = dim - (output.rank() - input.rank());
-  if (own < 0 || input.shape[static_cast<std::size_t>(own)] == 1) return Split::replicate();
+  if (own < 0 || size_of(input, own) == 1) return Split::replicate();
   return Split::shard(own);
 }
 
@@ -122,6 +157,8 @@ StrategyList::StrategyList(const Graph& graph, const Node& node) : graph_(graph)
 }
 
 void StrategyList::add(std::vector<Split> inputs, std::vector<Split> outputs) {
+  require(inputs.size() == node_.inputs.size(), node_, "not the number of tensor arguments that the op takes");
+  require(outputs.size() == node_.outputs.size(), node_, "not the number of outputs that the op has");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!is_possible(inputs[i], graph_.meta(node_.inputs[i]))) return;
   }
@@ -149,7 +186,7 @@ bool StrategyList::is_possible(const Split& split, const TensorMeta& tensor) con
   if (split.placement.is_partial()) return can_be_partial(tensor.dtype);
   if (!split.placement.is_shard()) return true;
   if (split.placement.dim() >= tensor.rank()) return false;
-  const std::int64_t size = tensor.shape[static_cast<std::size_t>(split.placement.dim())];
+  const std::int64_t size = size_of(tensor, split.placement.dim());
   return size >= 2 && (split.units == 0 || split.units >= 2);
 }
 

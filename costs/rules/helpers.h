@@ -28,11 +28,24 @@ std::vector<std::int64_t> ints_arg(const Node& node, std::size_t position, std::
 /// literal. Arguments that are None take no place in Node::inputs, hence the search.
 std::optional<std::size_t> input_arg(const Node& node, std::size_t position, std::string_view name);
 
+/// Throws NodeError unless `holds`.
+void require(bool holds, const Node& node, std::string_view otherwise);
+
+/// Throw NodeError if there is no such tensor.
 const TensorMeta& input_meta(const Graph& graph, const Node& node, std::size_t input);
+const TensorMeta& output_meta(const Node& node, std::size_t output = 0);
+
+/// Global size of a dim. Throws std::out_of_range if there is no such dim.
+std::int64_t size_of(const TensorMeta& tensor, std::int64_t dim);
 
 /// Counts a negative dim from the end. A 0-dim tensor counts as one of rank 1, as in torch.
 std::int64_t normalize_dim(std::int64_t dim, std::int64_t rank);
 std::vector<std::int64_t> normalize_dims(std::vector<std::int64_t> dims, std::int64_t rank);
+
+/// Arguments that name dims of a tensor of rank `rank`, normalised. Throw NodeError for a dim that does not exist.
+std::int64_t dim_arg(const Node& node, std::size_t position, std::string_view name, std::int64_t fallback,
+                     std::int64_t rank);
+std::vector<std::int64_t> dims_arg(const Node& node, std::size_t position, std::string_view name, std::int64_t rank);
 bool contains(const std::vector<std::int64_t>& dims, std::int64_t dim);
 
 /// True if a tensor of this dtype can be a pending sum: its addition is the one of the numbers it holds. Not for bool
@@ -54,7 +67,7 @@ class StrategyList {
 
   /// Adds a strategy, unless it is there already or no mesh could use it: a shard of a dim with fewer than two units,
   /// or a Partial of a dtype that cannot be one. Where an output is None its split becomes Replicate.
-  /// Requires: as many splits as the node has inputs and outputs.
+  /// Throws NodeError if the numbers of splits are not those of inputs and outputs.
   void add(std::vector<Split> inputs, std::vector<Split> outputs);
   /// Adds a strategy whose outputs all have the same split.
   void add(std::vector<Split> inputs, Split output);

@@ -39,8 +39,8 @@ Strategies product(const Graph& graph, const Node& node, std::size_t first, std:
     if (index.output < 0) {
       add(Split::partial(), left, right, Split::partial());
     } else {
-      const Split bias =
-          first == 1 ? broadcast_shard(input_meta(graph, node, 0), *node.outputs[0], index.output) : Split::replicate();
+      const Split bias = first == 1 ? broadcast_shard(input_meta(graph, node, 0), output_meta(node), index.output)
+                                    : Split::replicate();
       add(bias, left, right, Split::shard(index.output));
     }
   }
@@ -67,6 +67,7 @@ Strategies dot(const Graph& graph, const Node& node) { return product(graph, nod
 Strategies linear(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
   const int last = static_cast<int>(input_meta(graph, node, 0).rank()) - 1;
+  require(last >= 0, node, "the input has no dims");
   const bool has_bias = node.inputs.size() == 3;
   const auto add = [&](Split input, Split weight, Split bias, Split output) {
     std::vector<Split> inputs = {input, weight};
@@ -76,7 +77,7 @@ Strategies linear(const Graph& graph, const Node& node) {
   for (int dim = 0; dim < last; ++dim) {
     add(Split::shard(dim), Split::replicate(), Split::replicate(), Split::shard(dim));
   }
-  if (node.outputs[0]->rank() == last + 1) {
+  if (output_meta(node).rank() == last + 1) {
     add(Split::replicate(), Split::shard(0), Split::shard(0), Split::shard(last));
   }
   add(Split::shard(last), input_meta(graph, node, 1).rank() == 1 ? Split::shard(0) : Split::shard(1), Split::partial(),
@@ -90,7 +91,7 @@ Strategies linear(const Graph& graph, const Node& node) {
 /// of _grouped_mm and the sizes of _scaled_mm), in the local pieces too. Which dim is the inner one depends on the
 /// strides: all dims keep the rule.
 std::optional<Split> aligned_shard(const TensorMeta& tensor, int dim) {
-  const std::int64_t size = tensor.shape[static_cast<std::size_t>(dim)];
+  const std::int64_t size = size_of(tensor, dim);
   const std::int64_t elements = 16 / dtype_bytes(tensor.dtype);
   if (elements < 1 || size % elements != 0) return std::nullopt;
   return Split::even_shard(dim, size / elements);
@@ -125,7 +126,7 @@ Strategies grouped_mm(const Graph& graph, const Node& node) {
   if (left.rank() == 3 && right.rank() == 3) add(Split::shard(0), Split::shard(0), Split::shard(0));
   for (const ProductIndex& index : grouped_indices(left.rank(), right.rank())) {
     const std::optional<Split> output =
-        index.output < 0 ? std::optional(Split::partial()) : aligned_shard(*node.outputs[0], index.output);
+        index.output < 0 ? std::optional(Split::partial()) : aligned_shard(output_meta(node), index.output);
     add(split(left, index.left), split(right, index.right), output);
   }
   add(Split::partial(), Split::replicate(), Split::partial());
@@ -139,8 +140,8 @@ Strategies scaled_mm(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
   if (node.inputs.size() != 4) return list.take();
   const TensorMeta& right = input_meta(graph, node, 1);
-  const std::vector<std::int64_t> per_row = {node.outputs[0]->shape[0], 1};
-  const std::vector<std::int64_t> per_column = {1, node.outputs[0]->shape[1]};
+  const std::vector<std::int64_t> per_row = {size_of(output_meta(node), 0), 1};
+  const std::vector<std::int64_t> per_column = {1, size_of(output_meta(node), 1)};
   const TensorMeta& left_scale = input_meta(graph, node, 2);
   const TensorMeta& right_scale = input_meta(graph, node, 3);
   const bool by_row = left_scale.shape == per_row && right_scale.shape == per_column;

@@ -19,9 +19,21 @@ Split aligned_shard(const TensorMeta& tensor, const TensorMeta& output, std::int
   return tensor.numel() == 0 ? Split::replicate() : broadcast_shard(tensor, output, dim);
 }
 
+bool broadcasts_to(const TensorMeta& tensor, const TensorMeta& output) {
+  const std::int64_t missing = output.rank() - tensor.rank();
+  for (std::int64_t dim = 0; missing >= 0 && dim < tensor.rank(); ++dim) {
+    if (size_of(tensor, dim) != 1 && size_of(tensor, dim) != size_of(output, dim + missing)) return false;
+  }
+  return missing >= 0;
+}
+
 StrategyList with_shards(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
-  const TensorMeta& output = *node.outputs[0];
+  const TensorMeta& output = output_meta(node);
+  for (const ValueRef& input : node.inputs) {
+    const TensorMeta& tensor = graph.meta(input);
+    require(tensor.numel() == 0 || broadcasts_to(tensor, output), node, "an input cannot be broadcast to the output");
+  }
   for (std::int64_t dim = 0; dim < output.rank(); ++dim) {
     std::vector<Split> inputs;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -54,7 +66,7 @@ Strategies linear_in_first(const Graph& graph, const Node& node) {
 
 Strategies cast(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
-  if (cast_is_linear(input_meta(graph, node, 0).dtype, node.outputs[0]->dtype)) add_partial(list, {0});
+  if (cast_is_linear(input_meta(graph, node, 0).dtype, output_meta(node).dtype)) add_partial(list, {0});
   return list.take();
 }
 
@@ -117,7 +129,7 @@ Strategies power(const Graph& graph, const Node& node) {
 Strategies copy(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
   list.add({Split::partial(), Split::replicate()}, Split::replicate());
-  if (cast_is_linear(input_meta(graph, node, 1).dtype, node.outputs[0]->dtype)) {
+  if (cast_is_linear(input_meta(graph, node, 1).dtype, output_meta(node).dtype)) {
     add_partial(list, {1});
     add_partial(list, {0, 1});
   }

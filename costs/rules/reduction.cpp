@@ -30,7 +30,7 @@ struct Reduction {
 Reduction read(const Graph& graph, const Node& node, std::size_t dim_at, std::size_t keepdim_at) {
   const std::int64_t rank = input_meta(graph, node, 0).rank();
   Reduction reduction;
-  reduction.dims = normalize_dims(ints_arg(node, dim_at, "dim"), rank);
+  reduction.dims = dims_arg(node, dim_at, "dim", rank);
   if (reduction.dims.empty()) {
     for (std::int64_t dim = 0; dim < rank; ++dim) reduction.dims.push_back(dim);
   }
@@ -59,7 +59,7 @@ Strategies list_strategies(const Graph& graph, const Node& node, const Reduction
 Strategies sum(const Graph& graph, const Node& node) {
   Reduction reduction = read(graph, node, 1, 2);
   reduction.pending = ReduceOp::kSum;
-  reduction.linear = cast_is_linear(input_meta(graph, node, 0).dtype, node.outputs[0]->dtype);
+  reduction.linear = cast_is_linear(input_meta(graph, node, 0).dtype, output_meta(node).dtype);
   return list_strategies(graph, node, reduction);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <stdexcept>
 #include <string_view>
 #include <vector>
 
@@ -11,8 +12,14 @@
 /// its family's table, a new family is a file and a row in registry.cpp.
 namespace autopar::costs {
 
+/// A node whose arguments or tensors do not fit its op: the model is wrong. what() names the node and says why.
+class NodeError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// Lists the one-mesh-dim strategies of `node`, the all-replicated one first, without duplicates. Rules look at global
-/// shapes and literals only, never at the mesh: combine() drops what does not fit one.
+/// shapes and literals only, never at the mesh: combine() drops what does not fit one. Throws NodeError.
 using Rule = std::vector<OneDimStrategy> (*)(const Graph& graph, const Node& node);
 
 struct RuleEntry {

@@ -17,7 +17,7 @@ using Dims = std::vector<std::int64_t>;
 /// One tensor in, one out, of equal rank: cuts along all dims but `fixed`.
 Strategies cut_others(const Graph& graph, const Node& node, const Dims& fixed, bool linear = true) {
   StrategyList list(graph, node);
-  for (std::int64_t dim = 0; dim < node.outputs[0]->rank(); ++dim) {
+  for (std::int64_t dim = 0; dim < output_meta(node).rank(); ++dim) {
     if (!contains(fixed, dim)) list.add({Split::shard(dim)}, Split::shard(dim));
   }
   if (linear) list.add({Split::partial()}, Split::partial());
@@ -29,11 +29,11 @@ std::vector<Split> all_inputs(const Node& node, Split split) { return std::vecto
 
 Strategies cat(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
-  const std::int64_t rank = node.outputs[0]->rank();
+  const std::int64_t rank = output_meta(node).rank();
   // torch lets an empty vector stand among tensors of any rank.
   const bool same_rank = std::all_of(node.inputs.begin(), node.inputs.end(),
                                      [&](ValueRef input) { return graph.meta(input).rank() == rank; });
-  const std::int64_t cat_dim = normalize_dim(int_arg(node, 1, "dim", 0), rank);
+  const std::int64_t cat_dim = dim_arg(node, 1, "dim", 0, rank);
   for (std::int64_t dim = 0; same_rank && dim < rank; ++dim) {
     if (dim != cat_dim) list.add(all_inputs(node, Split::shard(dim)), Split::shard(dim));
   }
@@ -43,8 +43,8 @@ Strategies cat(const Graph& graph, const Node& node) {
 
 Strategies stack(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
-  const std::int64_t rank = node.outputs[0]->rank();
-  const std::int64_t new_dim = normalize_dim(int_arg(node, 1, "dim", 0), rank);
+  const std::int64_t rank = output_meta(node).rank();
+  const std::int64_t new_dim = dim_arg(node, 1, "dim", 0, rank);
   for (std::int64_t dim = 0; dim + 1 < rank; ++dim) {
     list.add(all_inputs(node, Split::shard(dim)), Split::shard(dim < new_dim ? dim : dim + 1));
   }
@@ -67,22 +67,22 @@ Strategies constant_pad(const Graph& graph, const Node& node) {
   const Dims pad = ints_arg(node, 1, "pad");
   const bool adds = std::any_of(pad.begin(), pad.end(), [](std::int64_t size) { return size > 0; });
   const bool linear = !adds || number_arg(node, 2, "value").value_or(0) == 0;
-  return cut_others(graph, node, padded_dims(node, node.outputs[0]->rank()), linear);
+  return cut_others(graph, node, padded_dims(node, output_meta(node).rank()), linear);
 }
 
 /// Padding with the tensor's own elements.
 Strategies mirror_pad(const Graph& graph, const Node& node) {
-  return cut_others(graph, node, padded_dims(node, node.outputs[0]->rank()));
+  return cut_others(graph, node, padded_dims(node, output_meta(node).rank()));
 }
 
 Strategies flip(const Graph& graph, const Node& node) {
-  return cut_others(graph, node, normalize_dims(ints_arg(node, 1, "dims"), node.outputs[0]->rank()));
+  return cut_others(graph, node, dims_arg(node, 1, "dims", output_meta(node).rank()));
 }
 
 /// roll(self, shifts, dims): without dims the flattened tensor rolls, over all of them.
 Strategies roll(const Graph& graph, const Node& node) {
-  const std::int64_t rank = node.outputs[0]->rank();
-  Dims dims = normalize_dims(ints_arg(node, 2, "dims"), rank);
+  const std::int64_t rank = output_meta(node).rank();
+  Dims dims = dims_arg(node, 2, "dims", rank);
   if (dims.empty()) {
     for (std::int64_t dim = 0; dim < rank; ++dim) dims.push_back(dim);
   }
@@ -91,7 +91,7 @@ Strategies roll(const Graph& graph, const Node& node) {
 
 /// The triangle's edge depends on the position in the last two dims.
 Strategies triangle(const Graph& graph, const Node& node) {
-  const std::int64_t rank = node.outputs[0]->rank();
+  const std::int64_t rank = output_meta(node).rank();
   return cut_others(graph, node, {rank - 2, rank - 1});
 }
 
@@ -99,8 +99,10 @@ Strategies triangle(const Graph& graph, const Node& node) {
 Strategies repeat(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
   const Dims repeats = ints_arg(node, 1, "repeats");
-  const std::int64_t added = node.outputs[0]->rank() - input_meta(graph, node, 0).rank();
-  for (std::int64_t dim = 0; dim + added < node.outputs[0]->rank(); ++dim) {
+  const std::int64_t added = output_meta(node).rank() - input_meta(graph, node, 0).rank();
+  require(added >= 0 && static_cast<std::int64_t>(repeats.size()) == output_meta(node).rank(), node,
+          "not one repeat per dim");
+  for (std::int64_t dim = 0; dim + added < output_meta(node).rank(); ++dim) {
     if (repeats[static_cast<std::size_t>(dim + added)] == 1) list.add({Split::shard(dim)}, Split::shard(dim + added));
   }
   list.add({Split::partial()}, Split::partial());
@@ -110,8 +112,8 @@ Strategies repeat(const Graph& graph, const Node& node) {
 /// slice_scatter(self, src, dim, start, end, step)
 Strategies slice_scatter(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
-  const std::int64_t rank = node.outputs[0]->rank();
-  const std::int64_t sliced = normalize_dim(int_arg(node, 2, "dim", 0), rank);
+  const std::int64_t rank = output_meta(node).rank();
+  const std::int64_t sliced = dim_arg(node, 2, "dim", 0, rank);
   for (std::int64_t dim = 0; dim < rank; ++dim) {
     if (dim != sliced) list.add(all_inputs(node, Split::shard(dim)), Split::shard(dim));
   }
@@ -122,8 +124,8 @@ Strategies slice_scatter(const Graph& graph, const Node& node) {
 /// select_scatter(self, src, dim, index): src has one dim less.
 Strategies select_scatter(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
-  const std::int64_t rank = node.outputs[0]->rank();
-  const std::int64_t selected = normalize_dim(int_arg(node, 2, "dim", 0), rank);
+  const std::int64_t rank = output_meta(node).rank();
+  const std::int64_t selected = dim_arg(node, 2, "dim", 0, rank);
   for (std::int64_t dim = 0; dim < rank; ++dim) {
     if (dim == selected) continue;
     list.add({Split::shard(dim), Split::shard(dim < selected ? dim : dim - 1)}, Split::shard(dim));
@@ -134,15 +136,15 @@ Strategies select_scatter(const Graph& graph, const Node& node) {
 
 /// glu(self, dim): one half of the dim gates the other.
 Strategies glu(const Graph& graph, const Node& node) {
-  const std::int64_t rank = node.outputs[0]->rank();
-  return cut_others(graph, node, {normalize_dim(int_arg(node, 1, "dim", -1), rank)}, false);
+  const std::int64_t rank = output_meta(node).rank();
+  return cut_others(graph, node, {dim_arg(node, 1, "dim", -1, rank)}, false);
 }
 
 /// glu_backward(grad, self, dim)
 Strategies glu_backward(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
-  const std::int64_t rank = node.outputs[0]->rank();
-  const std::int64_t halved = normalize_dim(int_arg(node, 2, "dim", -1), rank);
+  const std::int64_t rank = output_meta(node).rank();
+  const std::int64_t halved = dim_arg(node, 2, "dim", -1, rank);
   for (std::int64_t dim = 0; dim < rank; ++dim) {
     if (dim != halved) list.add(all_inputs(node, Split::shard(dim)), Split::shard(dim));
   }

@@ -19,8 +19,6 @@ using Dims = std::vector<std::int64_t>;
 
 constexpr std::int64_t kNoDim = -1;
 
-std::int64_t size_of(const TensorMeta& tensor, std::int64_t dim) { return tensor.shape[static_cast<std::size_t>(dim)]; }
-
 std::int64_t rank_of(const Graph& graph, const Node& node) { return input_meta(graph, node, 0).rank(); }
 
 /// The dims 0 … rank-1.
@@ -41,6 +39,11 @@ Strategies carry(const Graph& graph, const Node& node, const Dims& source) {
   StrategyList list(graph, node);
   for (std::size_t out = 0; out < source.size(); ++out) {
     if (source[out] == kNoDim) continue;
+    const std::int64_t size = size_of(input_meta(graph, node, 0), source[out]);
+    for (const auto& output : node.outputs) {
+      require(output && output->rank() > static_cast<std::int64_t>(out) && output->shape[out] == size, node,
+              "the output's shape does not follow from the input's");
+    }
     list.add({Split::shard(source[out])}, Split::shard(static_cast<std::int64_t>(out)));
   }
   list.add({Split::partial()}, Split::partial());
@@ -85,7 +88,7 @@ std::optional<Group> next_group(const TensorMeta& input, const TensorMeta& outpu
 Strategies reshape(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
   const TensorMeta& input = input_meta(graph, node, 0);
-  const TensorMeta& output = *node.outputs[0];
+  const TensorMeta& output = output_meta(node);
   if (input.numel() > 0 && input.numel() == output.numel()) {
     std::int64_t in = 0;
     std::int64_t out = 0;
@@ -106,7 +109,7 @@ Strategies reshape(const Graph& graph, const Node& node) {
 Strategies view_dtype(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
   const TensorMeta& input = input_meta(graph, node, 0);
-  const TensorMeta& output = *node.outputs[0];
+  const TensorMeta& output = output_meta(node);
   for (std::int64_t dim = 0; dim < input.rank(); ++dim) {
     if (size_of(input, dim) == size_of(output, dim)) {
       list.add({Split::shard(dim)}, Split::shard(dim));
@@ -122,8 +125,8 @@ Strategies transpose(const Graph& graph, const Node& node) {
   const std::int64_t rank = rank_of(graph, node);
   Dims source = all_dims(rank);
   if (rank == 0) return carry(graph, node, source);
-  const std::int64_t a = normalize_dim(int_arg(node, 1, "dim0", 0), rank);
-  const std::int64_t b = normalize_dim(int_arg(node, 2, "dim1", 1), rank);
+  const std::int64_t a = dim_arg(node, 1, "dim0", 0, rank);
+  const std::int64_t b = dim_arg(node, 2, "dim1", 1, rank);
   std::swap(source[static_cast<std::size_t>(a)], source[static_cast<std::size_t>(b)]);
   return carry(graph, node, source);
 }
@@ -134,13 +137,13 @@ Strategies t(const Graph& graph, const Node& node) {
 }
 
 Strategies permute(const Graph& graph, const Node& node) {
-  return carry(graph, node, normalize_dims(ints_arg(node, 1, "dims"), rank_of(graph, node)));
+  return carry(graph, node, dims_arg(node, 1, "dims", rank_of(graph, node)));
 }
 
 Strategies unsqueeze(const Graph& graph, const Node& node) {
   const std::int64_t rank = rank_of(graph, node);
   Dims source = all_dims(rank);
-  source.insert(source.begin() + normalize_dim(int_arg(node, 1, "dim", 0), rank + 1), kNoDim);
+  source.insert(source.begin() + dim_arg(node, 1, "dim", 0, rank + 1), kNoDim);
   return carry(graph, node, source);
 }
 
@@ -176,13 +179,13 @@ Strategies squeeze(const Graph& graph, const Node& node) {
 }
 
 Strategies squeeze_named(const Graph& graph, const Node& node) {
-  return squeeze_dims(graph, node, normalize_dims(ints_arg(node, 1, "dim"), rank_of(graph, node)));
+  return squeeze_dims(graph, node, dims_arg(node, 1, "dim", rank_of(graph, node)));
 }
 
 /// A dim that is expanded from size 1 can be made in any piece of a whole input.
 Strategies expand(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
-  const TensorMeta& output = *node.outputs[0];
+  const TensorMeta& output = output_meta(node);
   for (std::int64_t dim = 0; dim < output.rank(); ++dim) {
     list.add({broadcast_shard(input_meta(graph, node, 0), output, dim)}, Split::shard(dim));
   }
@@ -193,21 +196,20 @@ Strategies expand(const Graph& graph, const Node& node) {
 /// select(self, dim, index) and unbind(self, dim)
 Strategies drop_dim(const Graph& graph, const Node& node) {
   const std::int64_t rank = rank_of(graph, node);
-  return carry(graph, node, all_dims_but(rank, normalize_dim(int_arg(node, 1, "dim", 0), rank)));
+  return carry(graph, node, all_dims_but(rank, dim_arg(node, 1, "dim", 0, rank)));
 }
 
 Strategies select_backward(const Graph& graph, const Node& node) {
-  const std::int64_t rank = node.outputs[0]->rank();
+  const std::int64_t rank = output_meta(node).rank();
   Dims source = all_dims(rank - 1);
-  source.insert(source.begin() + normalize_dim(int_arg(node, 2, "dim", 0), rank), kNoDim);
+  source.insert(source.begin() + dim_arg(node, 2, "dim", 0, rank), kNoDim);
   return carry(graph, node, source);
 }
 
 /// Carries all dims but `dim`.
 Strategies carry_others(const Graph& graph, const Node& node, std::int64_t dim) {
-  const std::int64_t rank = rank_of(graph, node);
-  Dims source = all_dims(rank);
-  if (rank > 0) source[static_cast<std::size_t>(normalize_dim(dim, rank))] = kNoDim;
+  Dims source = all_dims(rank_of(graph, node));
+  source.at(static_cast<std::size_t>(dim)) = kNoDim;
   return carry(graph, node, source);
 }
 
@@ -233,26 +235,28 @@ Strategies slice_along(const Graph& graph, const Node& node, std::size_t at, std
 
 Strategies slice(const Graph& graph, const Node& node) {
   const TensorMeta& input = input_meta(graph, node, 0);
-  const std::int64_t dim = normalize_dim(int_arg(node, 1, "dim", 0), input.rank());
-  return slice_along(graph, node, 2, dim, input, *node.outputs[0]);
+  const std::int64_t dim = dim_arg(node, 1, "dim", 0, input.rank());
+  return slice_along(graph, node, 2, dim, input, output_meta(node));
 }
 
 /// slice_backward(grad, input_sizes, dim, start, end, step)
 Strategies slice_backward(const Graph& graph, const Node& node) {
   const TensorMeta& grad = input_meta(graph, node, 0);
-  const std::int64_t dim = normalize_dim(int_arg(node, 2, "dim", 0), grad.rank());
-  return slice_along(graph, node, 3, dim, *node.outputs[0], grad);
+  const std::int64_t dim = dim_arg(node, 2, "dim", 0, grad.rank());
+  return slice_along(graph, node, 3, dim, output_meta(node), grad);
 }
 
 /// split(self, size or sizes, dim): every output keeps the other dims.
-Strategies split(const Graph& graph, const Node& node) { return carry_others(graph, node, int_arg(node, 2, "dim", 0)); }
+Strategies split(const Graph& graph, const Node& node) {
+  return carry_others(graph, node, dim_arg(node, 2, "dim", 0, rank_of(graph, node)));
+}
 
 /// unfold(self, dimension, size, step): windows over one dim, their elements in a new last dim.
 Strategies unfold(const Graph& graph, const Node& node) {
   const std::int64_t rank = rank_of(graph, node);
   if (rank == 0) return carry(graph, node, {});
   Dims source = all_dims(rank);
-  source[static_cast<std::size_t>(normalize_dim(int_arg(node, 1, "dimension", 0), rank))] = kNoDim;
+  source[static_cast<std::size_t>(dim_arg(node, 1, "dimension", 0, rank))] = kNoDim;
   source.push_back(kNoDim);
   return carry(graph, node, source);
 }
@@ -261,8 +265,8 @@ Strategies unfold(const Graph& graph, const Node& node) {
 Strategies diagonal(const Graph& graph, const Node& node) {
   const std::int64_t rank = rank_of(graph, node);
   Dims source = all_dims(rank);
-  std::erase(source, normalize_dim(int_arg(node, 2, "dim1", 0), rank));
-  std::erase(source, normalize_dim(int_arg(node, 3, "dim2", 1), rank));
+  std::erase(source, dim_arg(node, 2, "dim1", 0, rank));
+  std::erase(source, dim_arg(node, 3, "dim2", 1, rank));
   source.push_back(kNoDim);
   return carry(graph, node, source);
 }

@@ -5,9 +5,15 @@
 #include <vector>
 
 #include "costs/rules/rule.h"
+#include "tests/costs/rule_testing.h"
 
 namespace autopar::costs {
 namespace {
+
+using testing::ints;
+using testing::literal;
+using testing::OneOp;
+using testing::tensor;
 
 std::vector<std::span<const RuleEntry>> families() {
   return {attention_rules(), convolution_rules(), creation_rules(),      embedding_rules(),  indexing_rules(),
@@ -28,6 +34,25 @@ TEST(Registry, every_op_belongs_to_one_family) {
 TEST(Registry, unknown_ops_have_no_rule) {
   EXPECT_EQ(find_rule("aten.no_such_op.default"), nullptr);
   EXPECT_EQ(find_rule("placeholder"), nullptr);
+}
+
+// A wrong model is refused by name rather than misread.
+TEST(Registry, rules_refuse_nodes_that_do_not_fit_their_op) {
+  OneOp transpose("aten.transpose.int");
+  transpose.arg(tensor({4, 6})).arg(literal(std::int64_t{0})).arg(literal(std::int64_t{2})).output(tensor({6, 4}));
+  EXPECT_THROW(transpose.list(), NodeError);
+  OneOp permute("aten.permute.default");
+  permute.arg(tensor({4, 6})).arg(ints({1, 0})).output(tensor({4, 6}));
+  EXPECT_THROW(permute.list(), NodeError);
+  OneOp mm("aten.mm.default");
+  mm.arg(tensor({4, 6})).output(tensor({4, 6}));
+  EXPECT_THROW(mm.list(), NodeError);
+  OneOp add("aten.add.Tensor");
+  add.arg(tensor({4, 6})).arg(tensor({4})).output(tensor({4, 6}));
+  EXPECT_THROW(add.list(), NodeError);
+  OneOp relu("aten.relu.default");
+  relu.arg(tensor({4, 6}));
+  EXPECT_THROW(relu.list(), NodeError);
 }
 
 // Ops of the captured training steps of GPT-2, Llama 3, Mixtral, Qwen3-MoE, Mamba-2, ViT, an MLP and a small
