@@ -89,15 +89,15 @@ class Builder {
 
   void make_templates() {
     const std::vector<Pin> pins = effective_pins(problem_);
-    std::vector<std::vector<bool>> used;
-    for (const Node& each : graph_.nodes) used.emplace_back(each.outputs.size());
-    for (const PhaseUses& uses : impl_->uses) used[ix(uses.value.node)][ix(uses.value.output)] = true;
+    std::vector<std::vector<int>> num_readers;
+    for (const Node& each : graph_.nodes) num_readers.emplace_back(each.outputs.size());
+    for (const PhaseUses& uses : impl_->uses) ++num_readers[ix(uses.value.node)][ix(uses.value.output)];
 
     std::unordered_map<std::string, std::size_t> by_signature;
     std::vector<std::int32_t> first_node;  // of each template
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const auto index = static_cast<std::int32_t>(i);
-      const std::string signature = choices_signature(graph_, index, pins[i], used[i]);
+      const std::string signature = choices_signature(graph_, index, pins[i], num_readers[i]);
       const auto [known, is_new] = by_signature.try_emplace(signature, first_node.size());
       if (is_new) first_node.push_back(index);
       template_of_.push_back(known->second);
@@ -105,8 +105,8 @@ class Builder {
     templates_.resize(first_node.size());
     tbb::parallel_for(std::size_t{0}, templates_.size(), [&](std::size_t t) {
       const std::int32_t index = first_node[t];
-      templates_[t].choices =
-          std::make_shared<const Choices>(make_choices(problem_, index, pins[ix(index)], used[ix(index)]));
+      templates_[t].choices = std::make_shared<const Choices>(
+          make_choices(problem_, redistributor_, index, pins[ix(index)], num_readers[ix(index)]));
     });
     std::set<std::string_view> unknown;
     for (std::size_t t = 0; t < templates_.size(); ++t) {

@@ -9,6 +9,7 @@
 #include "costs/compute.h"
 #include "costs/memory.h"
 #include "costs/rules/rule.h"
+#include "partition/dominance.h"
 
 namespace autopar::partition {
 namespace {
@@ -43,35 +44,6 @@ Port make_port(const std::vector<Strategy>& strategies, std::vector<Placements> 
     port.state_of.push_back(static_cast<std::int32_t>(found - port.placements.begin()));
   }
   return port;
-}
-
-/// What the rest of the network sees of a strategy.
-std::vector<Placements> visible_part(const Strategy& strategy, const std::vector<bool>& used) {
-  std::vector<Placements> visible = strategy.inputs;
-  for (std::size_t o = 0; o < strategy.outputs.size(); ++o) {
-    if (used[o]) visible.push_back(strategy.outputs[o]);
-  }
-  return visible;
-}
-
-/// Keeps the cheapest of strategies that look the same from outside, in the old order.
-void drop_duplicates(std::vector<Strategy>& strategies, std::vector<engine::Cost>& prices,
-                     const std::vector<bool>& used) {
-  std::map<std::vector<Placements>, std::size_t> best;
-  for (std::size_t i = 0; i < strategies.size(); ++i) {
-    std::size_t& kept = best.try_emplace(visible_part(strategies[i], used), i).first->second;
-    if (prices[i] < prices[kept]) kept = i;
-  }
-  std::vector<std::size_t> order;
-  for (const auto& entry : best) order.push_back(entry.second);
-  std::sort(order.begin(), order.end());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (order[i] == i) continue;
-    strategies[i] = std::move(strategies[order[i]]);
-    prices[i] = prices[order[i]];
-  }
-  strategies.resize(order.size());
-  prices.resize(order.size());
 }
 
 /// Groups by the choice on mesh dims 0..l, numbered in order of first appearance.
@@ -144,7 +116,8 @@ class SignatureWriter {
 
 }  // namespace
 
-Choices make_choices(const Problem& problem, std::int32_t index, const Pin& pin, const std::vector<bool>& used) {
+Choices make_choices(const Problem& problem, const costs::Redistributor& redistributor, std::int32_t index,
+                     const Pin& pin, const std::vector<int>& num_readers) {
   const Node& node = problem.graph.nodes[ix(index)];
   Choices choices;
   std::vector<OneDimStrategy> one_dim;
@@ -165,8 +138,10 @@ Choices make_choices(const Problem& problem, std::int32_t index, const Pin& pin,
     prices.push_back(
         node.role == Role::kNone ? costs::compute_ps(problem.graph, node, strategy, problem.mesh, problem.cluster) : 0);
   }
-  // A parameter's memory depends on its placement, which is visible unless nothing reads it.
-  if (node.role != Role::kParameter) drop_duplicates(strategies, prices, used);
+  // A graph input's placement is a choice of its own: a parameter's memory and gradient depend on it.
+  if (node.role == Role::kNone) {
+    drop_dominated(problem.graph, node, redistributor, num_readers, strategies, prices);
+  }
   choices.domain.levels = strategy_levels(strategies, problem.mesh.rank());
   if (node.role == Role::kParameter) {
     for (const Strategy& strategy : strategies) {
@@ -184,7 +159,7 @@ Choices make_choices(const Problem& problem, std::int32_t index, const Pin& pin,
 }
 
 std::string choices_signature(const costs::Graph& graph, std::int32_t index, const Pin& pin,
-                              const std::vector<bool>& used) {
+                              const std::vector<int>& num_readers) {
   const Node& node = graph.nodes[ix(index)];
   SignatureWriter writer;
   writer.put(node.role);
@@ -198,7 +173,7 @@ std::string choices_signature(const costs::Graph& graph, std::int32_t index, con
   writer.put(node.inputs.size());
   for (const costs::ValueRef& input : node.inputs) writer.put_meta(graph.meta(input));
   for (std::size_t o = 0; o < node.outputs.size(); ++o) {
-    writer.put(static_cast<std::uint8_t>((node.outputs[o] ? 2 : 0) + (used[o] ? 1 : 0)));
+    writer.put(static_cast<std::uint8_t>((node.outputs[o] ? 1 : 0) + 2 * num_readers[o]));
     if (node.outputs[o]) writer.put_meta(*node.outputs[o]);
   }
   for (std::size_t dim = 0; dim < pin.at.size(); ++dim) {

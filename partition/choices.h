@@ -6,6 +6,7 @@
 
 #include "costs/graph.h"
 #include "costs/placement.h"
+#include "costs/redistribute.h"
 #include "costs/strategy.h"
 #include "engine/cost_network.h"
 #include "partition/problem.h"
@@ -33,13 +34,14 @@ struct Choices {
 };
 
 /// Prices the strategies of node `index`: its rule's, or replicated if the op has none; graph inputs can be Replicate
-/// or Shard. `pin` filters on the first output. Of strategies with the same placements on all inputs and on the outputs
-/// in `used` (per Node::outputs: something reads it) only the cheapest is kept, the first of several.
-Choices make_choices(const Problem& problem, std::int32_t index, const Pin& pin, const std::vector<bool>& used);
+/// or Shard. `pin` filters on the first output. Strategies that another can stand in for are left out (dominance.h).
+/// `num_readers`: per Node::outputs, how many phases read it.
+Choices make_choices(const Problem& problem, const costs::Redistributor& redistributor, std::int32_t index,
+                     const Pin& pin, const std::vector<int>& num_readers);
 
 /// All that make_choices looks at, as bytes: equal exactly if it would do the same.
 std::string choices_signature(const costs::Graph& graph, std::int32_t index, const Pin& pin,
-                              const std::vector<bool>& used);
+                              const std::vector<int>& num_readers);
 
 /// The pin of each node: the user's, and those on gradients and mutations, which share their tensor's placements. Pins
 /// on mesh dims of one device are dropped: all placements are the same there. Throws PinError if two contradict.

@@ -151,4 +151,19 @@ inline costs::Graph residual_layers(int num_layers, bool shared_weight = false) 
   return std::move(toy.graph);
 }
 
+/// loss = sum(y), y = x w, and a gradient of w that is made of y, so that values are read in both phases.
+inline costs::Graph linear_step(std::int64_t rows, std::int64_t width) {
+  ToyGraph toy;
+  const ValueRef w = toy.input(Role::kParameter, "w", {width, width});
+  const ValueRef x = toy.input(Role::kInput, "x", {rows, width});
+  const ValueRef tangent = toy.input(Role::kTangent, "loss", {});
+  const ValueRef y = toy.op("mm.default", {ToyGraph::ref(x), ToyGraph::ref(w)}, {rows, width});
+  toy.output(toy.op("sum.default", {ToyGraph::ref(y)}, {}), OutputRole::kLoss);
+  toy.phase = Phase::kBackward;
+  const ValueRef dy = toy.op("mul.Tensor", {ToyGraph::ref(y), ToyGraph::ref(tangent)}, {rows, width});
+  const ValueRef xt = toy.op("t.default", {ToyGraph::ref(x)}, {width, rows});
+  toy.output(toy.op("mm.default", {ToyGraph::ref(xt), ToyGraph::ref(dy)}, {width, width}), OutputRole::kGradient, w);
+  return std::move(toy.graph);
+}
+
 }  // namespace autopar::partition::testing

@@ -1,0 +1,164 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "costs/compute.h"
+#include "costs/rules/rule.h"
+#include "engine/comm.h"
+#include "engine/solve.h"
+#include "partition/build_network.h"
+#include "toy.h"
+
+namespace autopar::partition {
+namespace {
+
+using costs::Placements;
+using costs::RedistributeTable;
+using costs::Strategy;
+using testing::linear_step;
+using testing::OutputRole;
+using testing::Phase;
+using testing::Role;
+using testing::toy_problem;
+using testing::ToyGraph;
+using testing::ValueRef;
+
+/// The cheapest plan of a graph by trying all combinations of all strategies, where the readers of a value in a phase
+/// may share any placement at all. It knows nothing of the network's copies, projections and dropped strategies.
+class Oracle {
+ public:
+  Oracle(const Problem& problem, const costs::Redistributor& redistributor)
+      : problem_(problem), graph_(problem.graph), redistributor_(redistributor) {
+    for (const costs::Node& node : graph_.nodes) {
+      std::vector<costs::OneDimStrategy> one_dim = {costs::replicated(node)};
+      if (node.role != Role::kNone) {
+        for (std::int64_t dim = 0; dim < node.outputs[0]->rank(); ++dim) {
+          one_dim.push_back({{}, {costs::Split::shard(dim)}});
+        }
+      } else if (const costs::Rule rule = costs::find_rule(node.op)) {
+        one_dim = rule(graph_, node);
+      }
+      strategies_.push_back(costs::combine(graph_, node, one_dim, problem.mesh));
+    }
+    chosen_.resize(graph_.nodes.size());
+  }
+
+  std::int64_t best_ps() {
+    choose(0, 0);
+    return best_;
+  }
+
+ private:
+  void choose(std::size_t node, std::int64_t compute_ps) {
+    if (compute_ps >= best_) return;
+    if (node == graph_.nodes.size()) {
+      best_ = std::min(best_, compute_ps + communication_ps());
+      return;
+    }
+    for (const Strategy& strategy : strategies_[node]) {
+      chosen_[node] = &strategy;
+      const bool is_op = graph_.nodes[node].role == Role::kNone;
+      choose(node + 1, compute_ps + (is_op ? costs::compute_ps(graph_, graph_.nodes[node], strategy, problem_.mesh,
+                                                               problem_.cluster)
+                                           : 0));
+    }
+  }
+
+  std::int64_t communication_ps() const {
+    std::map<std::pair<ValueRef, Phase>, std::vector<Placements>> wanted;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const costs::Node& node = graph_.nodes[i];
+      for (std::size_t input = 0; input < node.inputs.size(); ++input) {
+        wanted[{node.inputs[input], node.phase}].push_back(chosen_[i]->inputs[input]);
+      }
+    }
+    for (const costs::GraphOutput& output : graph_.outputs) {
+      const Phase phase = output.role == OutputRole::kGradient ? Phase::kBackward : Phase::kForward;
+      // The toys' only other output is a scalar loss.
+      wanted[{output.value, phase}].push_back(output.of < 0 ? Placements{} : given({output.of, 0}));
+    }
+    std::int64_t sum = 0;
+    for (const auto& [reading, placements] : wanted) sum += delivery_ps(reading.first, placements);
+    return sum;
+  }
+
+  const Placements& given(ValueRef value) const {
+    return chosen_[static_cast<std::size_t>(value.node)]->outputs[static_cast<std::size_t>(value.output)];
+  }
+
+  std::int64_t delivery_ps(ValueRef value, const std::vector<Placements>& wanted) const {
+    const RedistributeTable& table = redistributor_.table(graph_.meta(value));
+    const int from = table.index_of(given(value));
+    std::int64_t best = RedistributeTable::kUnreachable;
+    for (int shared = 0; shared < static_cast<int>(table.states().size()); ++shared) {
+      if (wanted.size() == 1 && table.states()[static_cast<std::size_t>(shared)] != wanted[0]) continue;
+      std::int64_t sum = table.time_ps(from, shared);
+      for (const Placements& to : wanted) {
+        if (sum < best) sum += table.time_ps(shared, table.index_of(to));
+      }
+      best = std::min(best, sum);
+    }
+    return best;
+  }
+
+  const Problem& problem_;
+  const costs::Graph& graph_;
+  const costs::Redistributor& redistributor_;
+  std::vector<std::vector<Strategy>> strategies_;
+  std::vector<const Strategy*> chosen_;
+  std::int64_t best_ = RedistributeTable::kUnreachable;
+};
+
+void expect_optimum(const Problem& problem) {
+  const costs::Redistributor redistributor(problem.cluster, problem.mesh);
+  engine::Comm comm;
+  const ModelNetwork model = build_network(problem, redistributor);
+  const engine::Solution solution = engine::solve(model.network, {}, comm);
+  ASSERT_EQ(solution.status, engine::Status::kOptimal);
+  EXPECT_EQ(solution.cost, Oracle(problem, redistributor).best_ps());
+}
+
+TEST(OracleTest, optimum_of_a_linear_step) {
+  for (const std::int64_t rows : {64, 2048, 65536}) {
+    for (const std::int64_t width : {64, 1024, 8192}) {
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
+      expect_optimum(toy_problem(linear_step(rows, width), {8}));
+      expect_optimum(toy_problem(linear_step(rows, width), {64}));
+    }
+  }
+}
+
+/// a = x w read three times: twice by one product, and by a sum.
+costs::Graph shared_reads(std::int64_t rows, std::int64_t width) {
+  ToyGraph toy;
+  const ValueRef w = toy.input(Role::kParameter, "w", {width, width});
+  const ValueRef x = toy.input(Role::kInput, "x", {rows, width});
+  const ValueRef a = toy.op("mm.default", {ToyGraph::ref(x), ToyGraph::ref(w)}, {rows, width});
+  const ValueRef square = toy.op("mul.Tensor", {ToyGraph::ref(a), ToyGraph::ref(a)}, {rows, width});
+  const ValueRef product = toy.op("mm.default", {ToyGraph::ref(square), ToyGraph::ref(w)}, {rows, width});
+  const ValueRef b = toy.op("add.Tensor", {ToyGraph::ref(a), ToyGraph::ref(product)}, {rows, width});
+  toy.output(toy.op("sum.default", {ToyGraph::ref(b)}, {}), OutputRole::kLoss);
+  return std::move(toy.graph);
+}
+
+TEST(OracleTest, optimum_of_shared_reads) {
+  for (const std::int64_t rows : {64, 65536}) {
+    for (const std::int64_t width : {64, 4096}) {
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
+      expect_optimum(toy_problem(shared_reads(rows, width), {4}));
+    }
+  }
+}
+
+TEST(OracleTest, optimum_on_two_mesh_dims) {
+  ToyGraph toy;
+  const ValueRef w = toy.input(Role::kParameter, "w", {4096, 4096});
+  const ValueRef x = toy.input(Role::kInput, "x", {8192, 4096});
+  const ValueRef y = toy.op("mm.default", {ToyGraph::ref(x), ToyGraph::ref(w)}, {8192, 4096});
+  toy.output(toy.op("sum.default", {ToyGraph::ref(y)}, {}), OutputRole::kLoss);
+  expect_optimum(toy_problem(std::move(toy.graph), {2, 8}));
+}
+
+}  // namespace
+}  // namespace autopar::partition
