@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace autopar::io {
@@ -141,13 +142,23 @@ class GraphReader {
     node.op = "placeholder";
     node.role = choose(value.at("role"), kRoles);
     node.name = read_name(value.at("name"));
+    const bool is_state = node.role == costs::Role::kParameter || node.role == costs::Role::kBuffer;
+    if (is_state) check_new_name(value.at("name"));
     node.outputs.emplace_back(read_tensor(value));
     if (const auto aliases = value.find("aliases")) {
       for (const JsonValue& alias : aliases->items()) {
         file_.aliases[file_.graph.nodes.size()].push_back(read_name(alias));
+        check_new_name(alias);
       }
     }
     file_.graph.nodes.push_back(std::move(node));
+  }
+
+  /// Plans speak of parameters and buffers by name.
+  void check_new_name(const JsonValue& value) {
+    if (!names_.insert(value.string()).second) {
+      value.fail(fmt::format("\"{}\" is the name of another parameter or buffer", value.string()));
+    }
   }
 
   void read_node(const JsonValue& value) {
@@ -284,6 +295,7 @@ class GraphReader {
   std::vector<JsonValue> nodes_;
   std::vector<JsonValue> outputs_;
   std::unordered_map<std::string_view, std::int32_t> index_of_;
+  std::unordered_set<std::string_view> names_;  // of parameters and buffers
 };
 
 }  // namespace

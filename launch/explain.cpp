@@ -79,6 +79,7 @@ class Explainer {
   Explainer(const partition::Problem& problem, const partition::Plan& plan, int mesh_dim)
       : graph_(problem.graph), plan_(plan), mesh_dim_(mesh_dim) {
     find_weights();
+    by_rows_ = find_by_rows();
   }
 
   std::vector<std::string> explain() {
@@ -98,16 +99,19 @@ class Explainer {
   const Node& node(std::int32_t index) const { return graph_.nodes[static_cast<std::size_t>(index)]; }
 
   void find_weights() {
-    is_weight_.resize(graph_.nodes.size());
+    weight_of_.assign(graph_.nodes.size(), -1);
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& here = graph_.nodes[i];
-      is_weight_[i] = here.role == Role::kParameter ||
-                      (passes_weight(here) && is_weight_[static_cast<std::size_t>(here.inputs[0].node)]);
+      if (here.role == Role::kParameter) weight_of_[i] = static_cast<std::int32_t>(i);
+      if (passes_weight(here)) weight_of_[i] = weight_of(here.inputs[0]);
     }
   }
 
+  /// The parameter that `value` is a view or copy of; -1 if it is none.
+  std::int32_t weight_of(costs::ValueRef value) const { return weight_of_[static_cast<std::size_t>(value.node)]; }
+
   /// The rows of a matmul's activations are tokens: of which kind a split of them is, the model's inputs tell.
-  std::string_view by_rows() const {
+  std::string_view find_by_rows() const {
     bool batch = false;
     bool sequence = false;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -122,27 +126,41 @@ class Explainer {
 
   void add_matmuls() {
     std::map<std::string_view, std::vector<std::string>> modules;  // by kind, in order of appearance
-    std::map<std::string_view, std::int64_t> counts;
+    std::map<std::pair<std::string_view, std::string>, int> counts;
+    std::map<std::string, int> totals;
+    int num_matmuls = 0;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const Node& here = graph_.nodes[i];
-      if (here.phase != costs::Phase::kForward || !is_matmul(here) || here.inputs.size() < 2) continue;
-      // The two factors are the last two inputs of all these ops but linear, where a bias comes last.
-      const std::size_t first = here.op == "aten.linear.default" ? 0 : here.inputs.size() - 2;
-      const bool weight_first = is_weight_[static_cast<std::size_t>(here.inputs[first].node)];
-      const std::size_t weight = weight_first ? first : first + 1;
-      if (!is_weight_[static_cast<std::size_t>(here.inputs[weight].node)]) continue;
-      const std::size_t other = weight_first ? first + 1 : first;
-      const std::string_view kind =
-          matmul_kind(at(choice(i).inputs[other]), at(choice(i).inputs[weight]), at(choice(i).outputs[0]), by_rows());
-      ++counts[kind];
-      const std::string name = short_module(here.module);
-      auto& names = modules[kind];
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      const std::string_view kind = weight_matmul_kind(i);
+      if (kind.empty()) continue;
+      const std::string name = short_module(graph_.nodes[i].module);
+      ++num_matmuls;
+      ++totals[name];
+      if (++counts[{kind, name}] == 1) modules[kind].push_back(name);
     }
-    for (const auto& [kind, names] : modules) {
-      sentences_.push_back(modules.size() == 1 ? fmt::format("all {} weight matmuls {}", counts[kind], kind)
-                                               : fmt::format("{}: {}", kind, join_some(names)));
+    for (auto& [kind, names] : modules) {
+      if (modules.size() == 1) {
+        sentences_.push_back(fmt::format("all {} weight matmuls {}", num_matmuls, kind));
+        continue;
+      }
+      for (std::string& name : names) {
+        const int count = counts[{kind, name}];
+        if (count < totals[name]) name = fmt::format("{} ({} of {})", name, count, totals[name]);
+      }
+      sentences_.push_back(fmt::format("{}: {}", kind, join_some(names)));
     }
+  }
+
+  /// How node `i` runs if it is a forward matmul of activations with a weight; empty if it is not.
+  std::string_view weight_matmul_kind(std::size_t i) const {
+    const Node& here = graph_.nodes[i];
+    if (here.phase != costs::Phase::kForward || !is_matmul(here) || here.inputs.size() < 2) return {};
+    // The two factors are the last two inputs of all these ops but linear, where a bias comes last.
+    const std::size_t first = here.op == "aten.linear.default" ? 0 : here.inputs.size() - 2;
+    const bool weight_first = weight_of(here.inputs[first]) >= 0;
+    const std::size_t weight = weight_first ? first : first + 1;
+    if (weight_of(here.inputs[weight]) < 0) return {};
+    const std::size_t other = weight_first ? first + 1 : first;
+    return matmul_kind(at(choice(i).inputs[other]), at(choice(i).inputs[weight]), at(choice(i).outputs[0]), by_rows_);
   }
 
   /// Where the first outputs of the forward nodes that `wanted` picks are cut; `dims` names their first tensor dims.
@@ -197,14 +215,15 @@ class Explainer {
     std::int64_t gathered = 0;
     std::set<std::int32_t> seen;
     for (const partition::Redistribution& move : plan_.redistributions) {
-      if (!is_weight_[static_cast<std::size_t>(move.value.node)] || !has_step(move, Kind::kAllGather)) continue;
-      if (seen.insert(move.value.node).second) gathered += graph_.meta(move.value).bytes();
+      const std::int32_t weight = weight_of(move.value);
+      if (weight < 0 || !has_step(move, Kind::kAllGather)) continue;
+      if (seen.insert(weight).second) gathered += node(weight).outputs[0]->bytes();
     }
     const auto percent = [&](std::int64_t bytes) {
       return 100.0 * static_cast<double>(bytes) / static_cast<double>(total);
     };
     std::string text = fmt::format("parameters sharded at rest ({:.3g}% of bytes)", percent(cut));
-    if (gathered > 0) text += fmt::format(", gathered before use ({:.3g}%)", std::min(100.0, percent(gathered)));
+    if (gathered > 0) text += fmt::format(", gathered before use ({:.3g}%)", percent(gathered));
     sentences_.push_back(std::move(text));
   }
 
@@ -236,7 +255,8 @@ class Explainer {
   const costs::Graph& graph_;
   const partition::Plan& plan_;
   int mesh_dim_;
-  std::vector<bool> is_weight_;
+  std::vector<std::int32_t> weight_of_;  // per node: the parameter that it hands on, or -1
+  std::string_view by_rows_;
   std::vector<std::string> sentences_;
 };
 

@@ -118,10 +118,10 @@ std::string summary(const partition::Problem& problem, const partition::Plan& pl
   text += "\nWhat each mesh dim does\n";
   for (int dim = 0; dim < plan.mesh.rank(); ++dim) {
     const auto index = static_cast<std::size_t>(dim);
-    text += fmt::format("  {} ({}): {}\n", plan.mesh.dim_names[index], plan.mesh.shape[index],
-                        plan.mesh.shape[index] == 1
-                            ? "one device, nothing to split"
-                            : fmt::format("{}", fmt::join(explain_mesh_dim(problem, plan, dim), "; ")));
+    std::vector<std::string> sentences = {"one device, nothing to split"};
+    if (plan.mesh.shape[index] > 1) sentences = explain_mesh_dim(problem, plan, dim);
+    text += fmt::format("  {} ({})\n    {}\n", plan.mesh.dim_names[index], plan.mesh.shape[index],
+                        fmt::join(sentences, "\n    "));
   }
   return text;
 }

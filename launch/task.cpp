@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "io/file.h"
 #include "io/input_error.h"
 #include "io/read_cluster.h"
@@ -35,6 +38,17 @@ io::ClusterFile choose_cluster(const Arguments& arguments, const io::ModelFile& 
   throw io::InputError(arguments.model, "", "the model file names no cluster; give one, such as --cluster h100");
 }
 
+/// A plan written over an input would be a bitter surprise.
+void check_output(const Arguments& arguments) {
+  for (const std::string& input : {arguments.model, arguments.constraints, arguments.cluster}) {
+    std::error_code error;
+    if (!input.empty() && std::filesystem::equivalent(input, arguments.output, error)) {
+      throw io::InputError(arguments.output, "", "the plan would overwrite an input file");
+    }
+  }
+  io::check_writable(arguments.output);
+}
+
 }  // namespace
 
 Task read_task(const Arguments& arguments) {
@@ -58,7 +72,7 @@ Task read_task(const Arguments& arguments) {
   task.source.model_hash = std::move(model.hash);
   task.source.cluster_hash = std::move(cluster.hash);
   task.source.aliases = std::move(model.graph_file.aliases);
-  io::check_writable(arguments.output);
+  check_output(arguments);
   task.read_s = watch.seconds();
   return task;
 }

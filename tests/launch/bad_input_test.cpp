@@ -154,6 +154,15 @@ TEST(UsageTest, an_output_that_cannot_be_written_is_told_before_the_search) {
   EXPECT_THAT(outcome.err, HasSubstr("/nowhere/plan.json: cannot write there: No such file"));
 }
 
+TEST(UsageTest, a_plan_does_not_overwrite_an_input) {
+  const Scratch scratch;
+  const std::string model = scratch.put("model.json", testing::slurp(kValid));
+  const Outcome outcome = run_program("'" + model + "' -o '" + model + "'");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("the plan would overwrite an input file"));
+  EXPECT_EQ(testing::slurp(model), testing::slurp(kValid));
+}
+
 TEST(UsageTest, help_and_version) {
   const Outcome help = run_program("--help");
   EXPECT_EQ(help.exit_code, 0);
