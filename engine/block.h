@@ -51,7 +51,7 @@ struct BlockResult {
   /// Over the kept variables. With none kept: rows with an empty key, none if no solution lies within the gap.
   std::shared_ptr<const Relation> relation;
   std::int64_t branch_nodes = 0;
-  /// kTooLarge: the variable whose values would have to be split.
+  /// kTooLarge: the variable whose values would have to be split; -1 if none in particular.
   std::int32_t widest = -1;
 };
 

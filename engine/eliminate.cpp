@@ -42,7 +42,7 @@ class Eliminator {
       eliminate_variable(next);
     }
     if (empty_) return empty_relation();
-    return join_rest();
+    return best_of(join_all(std::move(active_)));
   }
 
  private:
@@ -60,7 +60,9 @@ class Eliminator {
     return relation;
   }
 
+  /// The variable with the most allowed values; -1 of none.
   std::int32_t widest(const std::vector<std::int32_t>& scope) const {
+    if (scope.empty()) return -1;
     const auto open_values = [this](std::int32_t v) {
       return std::count_if(variable(v).costs.begin(), variable(v).costs.end(), [](Cost c) { return c < kForbidden; });
     };
@@ -164,14 +166,17 @@ class Eliminator {
       });
       floor_ -= (*next)->least_excess;
       joined = join(joined, *next);
+      // With usage a join of two frontiers is mostly dominated: thin it before the next one multiplies it.
+      if (!block_.capacity.empty()) joined = best_of(joined);
       relations.erase(next);
     }
     return joined;
   }
 
   RelationPtr join(const RelationPtr& a, const RelationPtr& b);
+  /// Drops variable `v` (none: -1) and keeps the best rows.
   RelationPtr project(const RelationPtr& from, std::int32_t v) const;
-  RelationPtr join_rest();
+  RelationPtr best_of(const RelationPtr& from) const { return project(from, -1); }
   RelationPtr empty_relation() const;
   bool cut(const Relation& relation, const Relation::Row& row, const std::int64_t* usage) const;
 
@@ -284,24 +289,6 @@ RelationPtr Eliminator::project(const RelationPtr& from, std::int32_t v) const {
   out.usage = from->usage;
   keep_best_rows(out);
   return std::make_shared<Relation>(std::move(out));
-}
-
-RelationPtr Eliminator::join_rest() {
-  RelationPtr joined = join_all(std::move(active_));
-  auto best = std::make_shared<Relation>(make([&] {
-    std::vector<std::int32_t> scope;
-    for (const Relation::Field& field : joined->scope) scope.push_back(field.variable);
-    return scope;
-  }()));
-  best->rows = joined->rows;
-  best->usage = joined->usage;
-  best->left = joined;
-  for (std::size_t i = 0; i < best->rows.size(); ++i) {
-    best->rows[i].left = static_cast<std::uint32_t>(i);
-    best->rows[i].right = 0;
-  }
-  keep_best_rows(*best);
-  return best;
 }
 
 RelationPtr Eliminator::empty_relation() const {

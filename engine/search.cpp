@@ -53,7 +53,9 @@ BlockResult search_below(const Block& block, const BlockOptions& options, const 
     result.relation = detached(*result.relation);
     return result;
   }
-  if (result.outcome == BlockResult::Outcome::kStopped || depth == options.max_depth) return result;
+  if (result.outcome == BlockResult::Outcome::kStopped || depth == options.max_depth || result.widest < 0) {
+    return result;
+  }
   const std::vector<Block> parts = split(block, result.widest);
   if (parts.size() < 2) return result;
   std::vector<BlockResult> found(parts.size());
@@ -94,7 +96,7 @@ BlockResult merge(std::vector<BlockResult> parts, const BlockOptions& options) {
   keep_best_rows(*merged);
   if (merged->rows.size() > 4 * options.max_rows) {
     result.outcome = BlockResult::Outcome::kTooLarge;
-    result.widest = merged->scope.empty() ? 0 : merged->scope.front().variable;
+    result.widest = merged->scope.empty() ? -1 : merged->scope.front().variable;
     return result;
   }
   result.relation = std::move(merged);

@@ -96,8 +96,9 @@ class Solver {
     const std::optional<Part> part = tighten(std::move(live), target, false);
     if (!part) return;
     target = std::min(target, best_ - 1);
-    const std::int32_t widest = search_pieces(*part, target);
-    if (widest < 0) return;
+    std::int32_t widest = -1;
+    if (search_pieces(*part, target, widest)) return;
+    if (widest < 0) widest = most_open(*part);
     ++solution_.stats.branch_nodes;
     for (std::vector<std::int32_t>& values : split(*part, widest)) {
       LiveValues below = part->live;
@@ -106,8 +107,9 @@ class Solver {
     }
   }
 
-  /// Returns the variable to branch on if relations were too large, else -1: the part is done.
-  std::int32_t search_pieces(const Part& part, Cost target) {
+  /// Returns whether the part is done. If not, relations were too large, and `widest` is the variable to branch on (-1:
+  /// none in particular).
+  bool search_pieces(const Part& part, Cost target, std::int32_t& widest) {
     const Pieces pieces(net(), part.live, *part.dual, target - part.dual->bound());
     Stats& stats = solution_.stats;
     stats.segments = std::max(stats.segments, static_cast<std::int64_t>(pieces.num_pieces()));
@@ -121,14 +123,32 @@ class Solver {
         });
     for (std::size_t i = 0; i < results.size(); ++i) {
       stats.branch_nodes += results[i].branch_nodes;
-      if (results[i].outcome == BlockResult::Outcome::kTooLarge) return pieces.core_variable(i, results[i].widest);
+      if (results[i].outcome == BlockResult::Outcome::kTooLarge) {
+        widest = pieces.core_variable(i, results[i].widest);
+        return false;
+      }
     }
     if (deadline_.passed()) throw OutOfTime{};
     const Pieces::Merged merged = pieces.merge(results, block_options_, deadline_);
-    if (merged.outcome == BlockResult::Outcome::kTooLarge) return merged.widest;
+    if (merged.outcome == BlockResult::Outcome::kTooLarge) {
+      widest = merged.widest;
+      return false;
+    }
     if (merged.outcome == BlockResult::Outcome::kStopped) throw OutOfTime{};
     if (merged.found) offer(part.live, merged.values);
-    return -1;
+    return true;
+  }
+
+  /// The variable with the most live values, one with usage if there is any: frontiers of usage grow fastest.
+  static std::int32_t most_open(const Part& part) {
+    std::size_t best = 0;
+    const auto rank = [&](std::size_t v) {
+      return std::pair(!part.core->variables()[v].usage.empty() && part.live[v].size() > 1, part.live[v].size());
+    };
+    for (std::size_t v = 1; v < part.live.size(); ++v) {
+      if (rank(v) > rank(best)) best = v;
+    }
+    return static_cast<std::int32_t>(best);
   }
 
   /// Parts of a variable's live values by the coarsest branching level that tells them apart, the most promising first.
