@@ -33,14 +33,17 @@ Strategies product(const Graph& graph, const Node& node, std::size_t first, std:
     inputs.push_back(right);
     list.add(inputs, output);
   };
+  const TensorMeta& output = output_meta(node);
+  require(first == 0 || input_meta(graph, node, 0).rank() <= output.rank(), node, "the bias has too many dims");
   for (const ProductIndex& index : indices) {
+    require(index.output < output.rank(), node, "the output has too few dims");
     const Split left = shard_or_replicate(index.left);
     const Split right = shard_or_replicate(index.right);
     if (index.output < 0) {
       add(Split::partial(), left, right, Split::partial());
     } else {
-      const Split bias = first == 1 ? broadcast_shard(input_meta(graph, node, 0), output_meta(node), index.output)
-                                    : Split::replicate();
+      const Split bias =
+          first == 1 ? broadcast_shard(input_meta(graph, node, 0), output, index.output) : Split::replicate();
       add(bias, left, right, Split::shard(index.output));
     }
   }
@@ -120,13 +123,14 @@ Strategies grouped_mm(const Graph& graph, const Node& node) {
     inputs[1] = *right_split;
     list.add(inputs, *output);
   };
-  const auto split = [](const TensorMeta& tensor, int dim) {
+  const auto split = [&](const TensorMeta& tensor, int dim) {
+    require(dim < tensor.rank(), node, "a tensor has too few dims");
     return dim < 0 ? std::optional(Split::replicate()) : aligned_shard(tensor, dim);
   };
   if (left.rank() == 3 && right.rank() == 3) add(Split::shard(0), Split::shard(0), Split::shard(0));
   for (const ProductIndex& index : grouped_indices(left.rank(), right.rank())) {
     const std::optional<Split> output =
-        index.output < 0 ? std::optional(Split::partial()) : aligned_shard(output_meta(node), index.output);
+        index.output < 0 ? std::optional(Split::partial()) : split(output_meta(node), index.output);
     add(split(left, index.left), split(right, index.right), output);
   }
   add(Split::partial(), Split::replicate(), Split::partial());
@@ -139,7 +143,9 @@ Strategies grouped_mm(const Graph& graph, const Node& node) {
 Strategies scaled_mm(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
   if (node.inputs.size() != 4) return list.take();
+  const TensorMeta& left = input_meta(graph, node, 0);
   const TensorMeta& right = input_meta(graph, node, 1);
+  require(left.rank() == 2 && right.rank() == 2 && output_meta(node).rank() == 2, node, "not matrices");
   const std::vector<std::int64_t> per_row = {size_of(output_meta(node), 0), 1};
   const std::vector<std::int64_t> per_column = {1, size_of(output_meta(node), 1)};
   const TensorMeta& left_scale = input_meta(graph, node, 2);
@@ -152,7 +158,7 @@ Strategies scaled_mm(const Graph& graph, const Node& node) {
   if (const std::optional<Split> column = aligned_shard(right, 1)) {
     list.add({whole, *column, whole, by_row ? Split::shard(1) : whole}, *column);
   }
-  const std::optional<Split> left_inner = aligned_shard(input_meta(graph, node, 0), 1);
+  const std::optional<Split> left_inner = aligned_shard(left, 1);
   const std::optional<Split> right_inner = aligned_shard(right, 0);
   if (left_inner && right_inner) list.add({*left_inner, *right_inner, whole, whole}, Split::partial());
   return list.take();

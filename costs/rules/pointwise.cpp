@@ -49,9 +49,12 @@ StrategyList with_shards(const Graph& graph, const Node& node) {
 }
 
 /// Adds the strategy in which `pending`, inputs by index, and the outputs are pending sums.
-void add_partial(StrategyList& list, std::initializer_list<std::size_t> pending) {
+void add_partial(StrategyList& list, const Node& node, std::initializer_list<std::size_t> pending) {
   std::vector<Split> inputs = list.replicated_inputs();
-  for (std::size_t i : pending) inputs[i] = Split::partial();
+  for (std::size_t i : pending) {
+    require(i < inputs.size(), node, "a tensor argument is missing");
+    inputs[i] = Split::partial();
+  }
   list.add(inputs, Split::partial());
 }
 
@@ -60,13 +63,13 @@ Strategies nonlinear(const Graph& graph, const Node& node) { return with_shards(
 /// In the first tensor, with all others given: gradients through an activation, products with a literal.
 Strategies linear_in_first(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
-  add_partial(list, {0});
+  add_partial(list, node, {0});
   return list.take();
 }
 
 Strategies cast(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
-  if (cast_is_linear(input_meta(graph, node, 0).dtype, output_meta(node).dtype)) add_partial(list, {0});
+  if (cast_is_linear(input_meta(graph, node, 0).dtype, output_meta(node).dtype)) add_partial(list, node, {0});
   return list.take();
 }
 
@@ -74,29 +77,29 @@ Strategies cast(const Graph& graph, const Node& node) {
 /// every device would add it.
 Strategies linear_in_pair(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
-  if (node.inputs.size() >= 2) add_partial(list, {0, 1});
+  if (node.inputs.size() >= 2) add_partial(list, node, {0, 1});
   return list.take();
 }
 
 /// Linear in each factor, not in both at once.
 Strategies product(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) add_partial(list, {i});
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) add_partial(list, node, {i});
   return list.take();
 }
 
 /// A literal dividend takes no place among the inputs; then the only one is the divisor.
 Strategies quotient(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
-  if (input_arg(node, 0, "self") == std::size_t{0}) add_partial(list, {0});
+  if (input_arg(node, 0, "self") == std::size_t{0}) add_partial(list, node, {0});
   return list.take();
 }
 
 /// base + value · a · b
 Strategies addcmul(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
-  add_partial(list, {0, 1});
-  add_partial(list, {0, 2});
+  add_partial(list, node, {0, 1});
+  add_partial(list, node, {0, 2});
   return list.take();
 }
 
@@ -105,23 +108,23 @@ Strategies where(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
   const std::optional<double> self = number_arg(node, 1, "self");
   const std::optional<double> other = number_arg(node, 2, "other");
-  if (node.inputs.size() == 3) add_partial(list, {1, 2});
-  if (node.inputs.size() == 2 && self.value_or(0) == 0 && other.value_or(0) == 0) add_partial(list, {1});
+  if (node.inputs.size() == 3) add_partial(list, node, {1, 2});
+  if (node.inputs.size() == 2 && self.value_or(0) == 0 && other.value_or(0) == 0) add_partial(list, node, {1});
   return list.take();
 }
 
 /// masked_fill(self, mask, value)
 Strategies masked_fill(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
-  if (node.inputs.size() == 3) add_partial(list, {0, 2});
-  if (number_arg(node, 2, "value") == 0.0) add_partial(list, {0});
+  if (node.inputs.size() == 3) add_partial(list, node, {0, 2});
+  if (number_arg(node, 2, "value") == 0.0) add_partial(list, node, {0});
   return list.take();
 }
 
 /// The first power is the tensor itself; autograd writes x^1 for the gradient of x².
 Strategies power(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
-  if (number_arg(node, 1, "exponent") == 1.0) add_partial(list, {0});
+  if (number_arg(node, 1, "exponent") == 1.0) add_partial(list, node, {0});
   return list.take();
 }
 
@@ -130,8 +133,8 @@ Strategies copy(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
   list.add({Split::partial(), Split::replicate()}, Split::replicate());
   if (cast_is_linear(input_meta(graph, node, 1).dtype, output_meta(node).dtype)) {
-    add_partial(list, {1});
-    add_partial(list, {0, 1});
+    add_partial(list, node, {1});
+    add_partial(list, node, {0, 1});
   }
   return list.take();
 }

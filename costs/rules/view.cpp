@@ -39,6 +39,7 @@ Strategies carry(const Graph& graph, const Node& node, const Dims& source) {
   StrategyList list(graph, node);
   for (std::size_t out = 0; out < source.size(); ++out) {
     if (source[out] == kNoDim) continue;
+    require(source[out] < rank_of(graph, node), node, "the input has too few dims");
     const std::int64_t size = size_of(input_meta(graph, node, 0), source[out]);
     for (const auto& output : node.outputs) {
       if (!output) continue;
@@ -111,6 +112,7 @@ Strategies view_dtype(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
   const TensorMeta& input = input_meta(graph, node, 0);
   const TensorMeta& output = output_meta(node);
+  require(input.rank() == output.rank(), node, "the output has another number of dims");
   for (std::int64_t dim = 0; dim < input.rank(); ++dim) {
     if (size_of(input, dim) == size_of(output, dim)) {
       list.add({Split::shard(dim)}, Split::shard(dim));
@@ -219,6 +221,7 @@ Strategies carry_others(const Graph& graph, const Node& node, std::int64_t dim) 
 /// and all pieces hold the same number of steps.
 Strategies slice_along(const Graph& graph, const Node& node, std::size_t at, std::int64_t dim, const TensorMeta& whole,
                        const TensorMeta& part) {
+  require(dim < whole.rank() && dim < part.rank(), node, "the slice has another number of dims");
   const std::int64_t size = size_of(whole, dim);
   const std::int64_t start = int_arg(node, at, "start", 0);
   const std::int64_t step = int_arg(node, at + 2, "step", 1);
