@@ -1,9 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "costs/collective.h"
@@ -28,32 +28,57 @@ struct RedistributeStep {
 /// "all_gather", ..., "slice", "zero".
 std::string_view step_name(RedistributeStep::Kind kind);
 
-/// Cheapest paths between all placements of tensors of one shape and dtype.
+/// A step, among the placements of one tensor. costs/redistribute_hops.h says which there are.
+struct RedistributeHop {
+  std::int32_t to = -1;  ///< index of the placements after it
+  RedistributeStep::Kind kind = RedistributeStep::Kind::kSlice;
+  std::uint8_t mesh_dims = 0;
+  std::int64_t bytes = 0;
+  std::int64_t time_ps = 0;
+};
+
+/// Cheapest paths between all placements of tensors of one shape and dtype. Thread-safe.
 class RedistributeTable {
  public:
   static constexpr std::int64_t kUnreachable = INT64_MAX / 4;
 
-  /// All legal placements of the tensor, ascending; includes Partial(op) for the reduce ops asked for.
+  /// `hops[i]` are the steps from `states[i]`; `states` ascend.
+  RedistributeTable(std::vector<Placements> states, const std::vector<std::vector<RedistributeHop>>& hops);
+  ~RedistributeTable();
+  RedistributeTable(const RedistributeTable&) = delete;
+  RedistributeTable& operator=(const RedistributeTable&) = delete;
+
+  /// All legal placements of the tensor, ascending, without shards or sums on mesh dims of one device. A bool has no
+  /// Partial. Partial avg, max and min are there on meshes of up to kMaxMeshDimsOfRareSums dims, never beside each
+  /// other or a sum: they can be left but not entered.
   const std::vector<Placements>& states() const { return states_; }
   /// Index in states(); -1 if not there.
   int index_of(const Placements& placements) const;
   /// Time in ps of the cheapest path; kUnreachable if there is none (towards a Partial of another op than sum, say).
   /// time_ps(i, i) = 0, and the triangle inequality holds.
-  std::int64_t time_ps(int from, int to) const { return times_[index(from, to)]; }
-  /// The steps of that path, in order; ties go to fewer collectives, then to the first in a fixed order.
+  std::int64_t time_ps(int from, int to) const {
+    const std::int64_t* row = rows_[static_cast<std::size_t>(from)].load(std::memory_order_acquire);
+    return (row != nullptr ? row : make_row(from))[to];
+  }
+  /// The steps of that path, in order; ties go to fewer collectives, then to fewer steps, then to the first in a fixed
+  /// order. Empty if there is no path.
   std::vector<RedistributeStep> path(int from, int to) const;
 
  private:
-  friend class Redistributor;
-  std::size_t index(int from, int to) const {
-    return static_cast<std::size_t>(from) * states_.size() + static_cast<std::size_t>(to);
-  }
+  struct Search;
+  Search search(int from) const;
+  const std::int64_t* make_row(int from) const;
 
   std::vector<Placements> states_;
-  std::vector<std::int64_t> times_;                  // |states|²
-  std::vector<std::int32_t> first_step_;             // |states|²: index into steps_ of the path's first hop, -1 none
-  std::vector<RedistributeStep> steps_;              // all hops between states
+  std::vector<RedistributeHop> hops_;   // by state
+  std::vector<std::size_t> first_hop_;  // |states| + 1
+  // Times from each state, made when first asked for: a mesh of four dims has thousands of states, few of them used.
+  std::unique_ptr<std::atomic<const std::int64_t*>[]> rows_;
 };
+
+/// Mesh dims (of more than one device) up to which tables know Partial avg, max and min; more would make them too
+/// large.
+inline constexpr int kMaxMeshDimsOfRareSums = 3;
 
 /// Makes and keeps the tables, by (shape, dtype). Thread-safe.
 class Redistributor {

@@ -1,0 +1,142 @@
+#include "costs/redistribute.h"
+
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <queue>
+#include <utility>
+
+#include "costs/redistribute_hops.h"
+
+namespace autopar::costs {
+namespace {
+
+/// What a path is chosen by: time, then collectives, then steps.
+struct Length {
+  std::int64_t time_ps = RedistributeTable::kUnreachable;
+  std::int32_t collectives = 0;
+  std::int32_t steps = 0;
+  auto operator<=>(const Length&) const = default;
+};
+
+Length operator+(const Length& length, const RedistributeHop& hop) {
+  const bool is_local = hop.kind == RedistributeStep::Kind::kSlice || hop.kind == RedistributeStep::Kind::kZero;
+  return {length.time_ps + hop.time_ps, length.collectives + (is_local ? 0 : 1), length.steps + 1};
+}
+
+std::size_t ix(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+std::string_view step_name(RedistributeStep::Kind kind) {
+  constexpr std::array<std::string_view, 6> kNames = {"all_gather", "reduce_scatter", "all_reduce",
+                                                      "all_to_all", "slice",          "zero"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+/// Shortest paths from one state.
+struct RedistributeTable::Search {
+  std::vector<Length> length;
+  std::vector<int> before;          // the state before on the path
+  std::vector<std::size_t> by_hop;  // the hop from there
+};
+
+RedistributeTable::RedistributeTable(std::vector<Placements> states,
+                                     const std::vector<std::vector<RedistributeHop>>& hops)
+    : states_(std::move(states)), rows_(new std::atomic<const std::int64_t*>[states_.size()]) {
+  for (const std::vector<RedistributeHop>& from_state : hops) {
+    first_hop_.push_back(hops_.size());
+    hops_.insert(hops_.end(), from_state.begin(), from_state.end());
+  }
+  first_hop_.push_back(hops_.size());
+  for (std::size_t i = 0; i < states_.size(); ++i) rows_[i].store(nullptr, std::memory_order_relaxed);
+}
+
+RedistributeTable::~RedistributeTable() {
+  for (std::size_t i = 0; i < states_.size(); ++i) delete[] rows_[i].load(std::memory_order_relaxed);
+}
+
+int RedistributeTable::index_of(const Placements& placements) const {
+  const auto found = std::lower_bound(states_.begin(), states_.end(), placements);
+  return found != states_.end() && *found == placements ? static_cast<int>(found - states_.begin()) : -1;
+}
+
+// Dijkstra. Lengths grow strictly with every hop, so the order of settling, and with it the path, is a fixed one.
+RedistributeTable::Search RedistributeTable::search(int from) const {
+  Search search{std::vector<Length>(states_.size()), std::vector<int>(states_.size(), -1),
+                std::vector<std::size_t>(states_.size())};
+  using Entry = std::pair<Length, int>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  search.length[ix(from)] = {0, 0, 0};
+  queue.push({search.length[ix(from)], from});
+  while (!queue.empty()) {
+    const auto [length, state] = queue.top();
+    queue.pop();
+    if (length != search.length[ix(state)]) continue;
+    for (std::size_t h = first_hop_[ix(state)]; h < first_hop_[ix(state) + 1]; ++h) {
+      const Length longer = length + hops_[h];
+      if (longer >= search.length[ix(hops_[h].to)]) continue;
+      search.length[ix(hops_[h].to)] = longer;
+      search.before[ix(hops_[h].to)] = state;
+      search.by_hop[ix(hops_[h].to)] = h;
+      queue.push({longer, hops_[h].to});
+    }
+  }
+  return search;
+}
+
+// Threads that ask for the same row at once each make it; the first to finish is kept.
+const std::int64_t* RedistributeTable::make_row(int from) const {
+  const Search found = search(from);
+  auto row = std::make_unique<std::int64_t[]>(states_.size());
+  for (std::size_t i = 0; i < states_.size(); ++i) row[i] = found.length[i].time_ps;
+  const std::int64_t* kept = nullptr;
+  if (!rows_[ix(from)].compare_exchange_strong(kept, row.get(), std::memory_order_acq_rel)) return kept;
+  return row.release();
+}
+
+std::vector<RedistributeStep> RedistributeTable::path(int from, int to) const {
+  const Search found = search(from);
+  std::vector<RedistributeStep> steps;
+  for (int state = to; found.before[ix(state)] >= 0; state = found.before[ix(state)]) {
+    const RedistributeHop& hop = hops_[found.by_hop[ix(state)]];
+    steps.push_back(
+        {hop.kind, hop.mesh_dims, states_[ix(found.before[ix(state)])], states_[ix(state)], hop.bytes, hop.time_ps});
+  }
+  std::reverse(steps.begin(), steps.end());
+  return steps;
+}
+
+struct Redistributor::Impl {
+  Device device;
+  Mesh mesh;
+  CollectiveModel collectives;
+  std::mutex mutex;  // guards `tables`; a table never moves or goes
+  std::map<std::pair<std::vector<std::int64_t>, DType>, std::unique_ptr<const RedistributeTable>> tables;
+};
+
+Redistributor::Redistributor(const Cluster& cluster, const Mesh& mesh)
+    : impl_(new Impl{cluster.device, mesh, CollectiveModel(cluster, mesh), {}, {}}) {}
+
+Redistributor::~Redistributor() = default;
+
+const Mesh& Redistributor::mesh() const { return impl_->mesh; }
+
+const RedistributeTable& Redistributor::table(const TensorMeta& tensor) const {
+  const std::pair key(tensor.shape, tensor.dtype);
+  {
+    const std::lock_guard lock(impl_->mutex);
+    const auto found = impl_->tables.find(key);
+    if (found != impl_->tables.end()) return *found->second;
+  }
+  std::vector<Placements> states = redistribute_states(tensor, impl_->mesh);
+  const auto hops = redistribute_hops(tensor, impl_->mesh, impl_->device, impl_->collectives, states);
+  auto made = std::make_unique<const RedistributeTable>(std::move(states), hops);
+  const std::lock_guard lock(impl_->mutex);
+  return *impl_->tables.try_emplace(key, std::move(made)).first->second;
+}
+
+}  // namespace autopar::costs
