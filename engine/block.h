@@ -32,6 +32,11 @@ struct Block {
   std::vector<Edge> edges;
   std::vector<std::int64_t> capacity;  ///< per usage point
   Cost gap = 0;
+  /// The gap is on cost with usage priced and the whole capacity paid back. Capacity left idle is paid back for
+  /// nothing, so a partial solution is also cut if too little usage can still come: what the whole capacity is worth,
+  /// and the most that usage outside this block can be.
+  Cost capacity_price = 0;
+  Cost outside_price = 0;
 };
 
 /// Ends a search early when its time is over. Threads only read it.

@@ -9,6 +9,8 @@
 namespace autopar::engine {
 namespace {
 
+__extension__ using Wide = __int128;
+
 /// Sweeps after a small change of the prices, and how often the price interval is halved.
 constexpr int kSweepsPerPrice = 6;
 constexpr int kHalvings = 14;
@@ -51,6 +53,7 @@ class PriceSearch {
       const std::int64_t middle = low + (high - low) / 2;
       (fits(point, middle) ? high : low) = middle;
     }
+    if (!frugal_.empty() && !costly_.empty()) visit_(combine(dual_.core(), frugal_, costly_));
     dual_.restore(best_);
   }
 
@@ -84,15 +87,19 @@ class PriceSearch {
     }
     sweeps_ += converge(dual_, enough_, kSweepsPerPrice);
     if (dual_.bound() > best_.bound()) best_.restore(dual_);
-    const std::vector<std::int32_t> rounded = dual_.round();
+    std::vector<std::int32_t> rounded = dual_.round();
     visit_(rounded);
-    return usage_of(dual_.core(), rounded)[point] <= dual_.core().capacity()[point];
+    const bool fitting = usage_of(dual_.core(), rounded)[point] <= dual_.core().capacity()[point];
+    (fitting ? frugal_ : costly_) = std::move(rounded);
+    return fitting;
   }
 
   Dual& dual_;
   Cost enough_;
   const std::function<void(const std::vector<std::int32_t>&)>& visit_;
   Dual best_;
+  std::vector<std::int32_t> frugal_;  // the last rounding that fitted, and the last that did not
+  std::vector<std::int32_t> costly_;
   int sweeps_ = 0;
 };
 
@@ -141,6 +148,90 @@ std::vector<std::int64_t> usage_of(const Core& core, const std::vector<std::int3
     }
   }
   return usage;
+}
+
+namespace {
+
+/// What changes if one group of variables takes its values from another assignment.
+struct Switch {
+  std::vector<std::int32_t> variables;
+  Cost saves = 0;
+  std::vector<std::int64_t> uses;  // more, per usage point
+  std::int64_t most_use = 0;
+};
+
+Cost pair_cost(const CoreEdge& edge, const std::vector<std::int32_t>& values) {
+  return edge.table->at((*edge.u.state_of)[ix(values[ix(edge.u.variable)])],
+                        (*edge.v.state_of)[ix(values[ix(edge.v.variable)])]);
+}
+
+Switch make_switch(const Core& core, std::vector<std::int32_t> group, const std::vector<std::int32_t>& frugal,
+                   const std::vector<std::int32_t>& costly) {
+  Switch made{std::move(group), 0, std::vector<std::int64_t>(core.capacity().size(), 0), 0};
+  std::vector<std::int32_t> edges;
+  for (std::int32_t v : made.variables) {
+    const CoreVariable& variable = core.variables()[ix(v)];
+    made.saves += variable.costs[ix(frugal[ix(v)])] - variable.costs[ix(costly[ix(v)])];
+    edges.insert(edges.end(), variable.edges.begin(), variable.edges.end());
+    if (variable.usage.empty()) continue;
+    for (std::int32_t t = variable.first_point; t < variable.last_point; ++t) {
+      made.uses[ix(t)] += variable.usage[ix(costly[ix(v)])] - variable.usage[ix(frugal[ix(v)])];
+    }
+  }
+  std::sort(edges.begin(), edges.end());
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  for (std::int32_t e : edges) {
+    made.saves += pair_cost(core.edges()[ix(e)], frugal) - pair_cost(core.edges()[ix(e)], costly);
+  }
+  for (std::int64_t use : made.uses) made.most_use = std::max(made.most_use, use);
+  return made;
+}
+
+std::vector<Switch> find_switches(const Core& core, const std::vector<std::int32_t>& frugal,
+                                  const std::vector<std::int32_t>& costly) {
+  std::vector<Switch> switches;
+  std::vector<char> seen(frugal.size(), 0);
+  for (std::size_t v = 0; v < frugal.size(); ++v) {
+    if (seen[v] || frugal[v] == costly[v]) continue;
+    std::vector<std::int32_t> group;
+    std::vector<std::int32_t> open{static_cast<std::int32_t>(v)};
+    seen[v] = 1;
+    while (!open.empty()) {
+      const std::int32_t here = open.back();
+      open.pop_back();
+      group.push_back(here);
+      for (std::int32_t edge : core.variables()[ix(here)].edges) {
+        const std::int32_t there = core.other_end(edge, here).variable;
+        if (seen[ix(there)] || frugal[ix(there)] == costly[ix(there)]) continue;
+        seen[ix(there)] = 1;
+        open.push_back(there);
+      }
+    }
+    switches.push_back(make_switch(core, std::move(group), frugal, costly));
+  }
+  return switches;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> combine(const Core& core, const std::vector<std::int32_t>& frugal,
+                                  const std::vector<std::int32_t>& costly) {
+  std::vector<Switch> switches = find_switches(core, frugal, costly);
+  // Savings per usage in descending order: a / b > c / d as a * d > c * b, in 128 bits.
+  std::stable_sort(switches.begin(), switches.end(), [](const Switch& a, const Switch& b) {
+    return Wide{a.saves} * std::max<std::int64_t>(b.most_use, 1) >
+           Wide{b.saves} * std::max<std::int64_t>(a.most_use, 1);
+  });
+  std::vector<std::int32_t> values = frugal;
+  std::vector<std::int64_t> used = usage_of(core, frugal);
+  for (const Switch& group : switches) {
+    bool fits = group.saves > 0;
+    for (std::size_t t = 0; t < used.size(); ++t) fits = fits && used[t] + group.uses[t] <= core.capacity()[t];
+    if (!fits) continue;
+    for (std::size_t t = 0; t < used.size(); ++t) used[t] += group.uses[t];
+    for (std::int32_t v : group.variables) values[ix(v)] = costly[ix(v)];
+  }
+  return values;
 }
 
 int search_prices(Dual& dual, Cost enough, const std::function<void(const std::vector<std::int32_t>&)>& visit) {

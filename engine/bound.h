@@ -20,6 +20,11 @@ int converge(Dual& dual, Cost enough, int max_sweeps);
 /// best prices found.
 int search_prices(Dual& dual, Cost enough, const std::function<void(const std::vector<std::int32_t>&)>& visit);
 
+/// An assignment between `frugal`, which fits, and the cheaper `costly`, which does not: connected groups of variables
+/// where the two differ are independent of each other, so those that save most per usage switch as long as they fit.
+std::vector<std::int32_t> combine(const Core& core, const std::vector<std::int32_t>& frugal,
+                                  const std::vector<std::int32_t>& costly);
+
 /// Usage of `rounded` at each usage point, above what Core already took off.
 std::vector<std::int64_t> usage_of(const Core& core, const std::vector<std::int32_t>& rounded);
 

@@ -9,6 +9,9 @@ namespace {
 
 using RelationPtr = std::shared_ptr<const Relation>;
 
+/// With usage, a join is thinned of dominated rows when it has this many, and each time it doubles.
+constexpr std::size_t kThinRows = std::size_t{1} << 16;
+
 /// Thrown inside this file when a relation passes the row limit.
 struct TooLarge {
   std::int32_t widest = -1;
@@ -23,8 +26,10 @@ class Eliminator {
     for (std::size_t v = 0; v < block.variables.size(); ++v) active_.push_back(node_relation(v));
     for (const Block::Edge& edge : block.edges) active_.push_back(edge_relation(edge));
     active_.insert(active_.end(), given.begin(), given.end());
+    rest_price_ = block.outside_price;
     for (const RelationPtr& relation : active_) {
       floor_ += relation->least_excess;
+      rest_price_ += relation->most_price;
       empty_ |= relation->rows.empty();
       link(*relation);
     }
@@ -144,6 +149,7 @@ class Eliminator {
     }
     neighbours_[ix(v)].clear();
     floor_ += rest->least_excess;
+    rest_price_ += rest->most_price;
     empty_ |= rest->rows.empty();
     active_.push_back(rest);
   }
@@ -156,6 +162,7 @@ class Eliminator {
     RelationPtr joined = *first;
     relations.erase(first);
     floor_ -= joined->least_excess;
+    rest_price_ -= joined->most_price;
     while (!relations.empty()) {
       const auto added = [&](const RelationPtr& relation) {
         return std::count_if(relation->scope.begin(), relation->scope.end(),
@@ -165,6 +172,7 @@ class Eliminator {
         return std::pair(added(a), a->rows.size()) < std::pair(added(b), b->rows.size());
       });
       floor_ -= (*next)->least_excess;
+      rest_price_ -= (*next)->most_price;
       joined = join(joined, *next);
       // With usage a join of two frontiers is mostly dominated: thin it before the next one multiplies it.
       if (!block_.capacity.empty()) joined = best_of(joined);
@@ -185,7 +193,8 @@ class Eliminator {
   const Deadline& deadline_;
   std::vector<RelationPtr> active_;
   std::vector<std::set<std::int32_t>> neighbours_;
-  Cost floor_ = 0;  // Σ least excess of the active relations: every solution pays at least this elsewhere
+  Cost floor_ = 0;       // Σ least excess of the active relations: every solution pays at least this elsewhere
+  Cost rest_price_ = 0;  // the most that usage priced elsewhere can be
   bool empty_ = false;
 };
 
@@ -193,6 +202,7 @@ class Eliminator {
 // (which nobody charges here) their own cost.
 bool Eliminator::cut(const Relation& relation, const Relation::Row& row, const std::int64_t* usage) const {
   Cost total = add(row.excess, floor_);
+  total = add(total, std::max<Cost>(0, block_.capacity_price - row.price - rest_price_));
   for (const Relation::Field& field : relation.scope) {
     if (!variable(field.variable).keep) continue;
     total = add(total, variable(field.variable).costs[ix(field.get(row.key))]);
@@ -248,6 +258,7 @@ RelationPtr Eliminator::join(const RelationPtr& a, const RelationPtr& b) {
   std::sort(index.begin(), index.end(),
             [](const Match& x, const Match& y) { return std::pair(x.shared, x.row) < std::pair(y.shared, y.row); });
   std::vector<std::int64_t> usage(block_.capacity.size());
+  std::size_t thin_at = std::min(options_.max_rows, kThinRows);
   for (std::size_t i = 0; i < a->rows.size(); ++i) {
     const Relation::Row& row = a->rows[i];
     const std::uint64_t wanted = shared_key(shared_a, row.key);
@@ -260,7 +271,11 @@ RelationPtr Eliminator::join(const RelationPtr& a, const RelationPtr& b) {
                                static_cast<std::uint32_t>(i), match->row};
       for (std::size_t t = 0; t < usage.size(); ++t) usage[t] = a->usage_of(i)[t] + b->usage_of(match->row)[t];
       if (cut(out, made, usage.data())) continue;
-      if (out.rows.size() >= options_.max_rows) throw TooLarge{widest(scope)};
+      if (out.rows.size() >= thin_at) {
+        if (num_points() > 0) keep_best_rows(out);
+        if (out.rows.size() >= options_.max_rows) throw TooLarge{widest(scope)};
+        thin_at = std::min(options_.max_rows, std::max(kThinRows, 2 * out.rows.size()));
+      }
       out.rows.push_back(made);
       out.usage.insert(out.usage.end(), usage.begin(), usage.end());
     }

@@ -22,7 +22,7 @@ void serialize(Archive& archive, Block::Edge& e) {
 
 template <class Archive>
 void serialize(Archive& archive, Block& b) {
-  archive(b.variables, b.edges, b.capacity, b.gap);
+  archive(b.variables, b.edges, b.capacity, b.gap, b.capacity_price, b.outside_price);
 }
 
 template <class Archive>
@@ -42,7 +42,7 @@ void serialize(Archive& archive, Relation::Row& r) {
 
 template <class Archive>
 void serialize(Archive& archive, Relation& r) {
-  archive(r.scope, r.rows, r.usage, r.num_points, r.least_excess);
+  archive(r.scope, r.rows, r.usage, r.num_points, r.least_excess, r.most_price);
 }
 
 template <class Archive>

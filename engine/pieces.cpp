@@ -18,6 +18,13 @@ std::int32_t position(const std::vector<std::int32_t>& sorted, std::int32_t valu
 Pieces::Pieces(const CostNetwork& network, const LiveValues& live, const Dual& dual, Cost gap)
     : network_(network), live_(live), dual_(dual), core_(dual.core()), gap_(gap) {
   find_pieces(network);
+  for (std::size_t v = 0; v < core_.variables().size(); ++v) {
+    Cost most = 0;
+    for (std::size_t x = 0; x < core_.variables()[v].usage.size(); ++x) {
+      most = std::max(most, dual.usage_price(static_cast<std::int32_t>(v), static_cast<std::int32_t>(x)));
+    }
+    most_price_ += most;
+  }
   group_pieces();
   for (const Group& group : groups_) blocks_.push_back(make_block(group));
 }
@@ -191,6 +198,8 @@ Block Pieces::make_block(const Group& group) const {
   Block block;
   block.capacity = core_.capacity();
   block.gap = gap_;
+  block.capacity_price = dual_.price_of_capacity();
+  block.outside_price = most_price_;
   Cost least_constant = 0;
   for (const Shift& shift : group.shifts) least_constant = std::min(least_constant, shift.constant);
   block.gap -= least_constant;
@@ -237,6 +246,7 @@ std::shared_ptr<const Relation> Pieces::member_relation(const Relation& shared, 
     }
     if (row.excess > gap_) continue;
     relation->least_excess = std::min(relation->least_excess, row.excess);
+    relation->most_price = std::max(relation->most_price, row.price);
     relation->rows.push_back(row);
     relation->usage.insert(relation->usage.end(), shared.usage_of(i), shared.usage_of(i) + shared.num_points);
   }
@@ -248,6 +258,7 @@ Pieces::Merged Pieces::merge(const std::vector<BlockResult>& results, const Bloc
   Block block;
   block.capacity = core_.capacity();
   block.gap = gap_;
+  block.capacity_price = dual_.price_of_capacity();
   const Piece all{separators_, std::vector<char>(separators_.size(), 0), separator_edges_};
   for (std::size_t i = 0; i < separators_.size(); ++i) block.variables.push_back(block_variable(all, i));
   for (std::int32_t e : separator_edges_) {

@@ -81,6 +81,7 @@ class Pieces {
   std::vector<Piece> pieces_;
   std::vector<Group> groups_;
   std::size_t num_classes_ = 0;
+  Cost most_price_ = 0;  // Σ over variables of the dearest usage
   std::vector<Block> blocks_;
   std::vector<std::int32_t> separators_;       // ascending core variables
   std::vector<std::int32_t> separator_edges_;  // between two separators

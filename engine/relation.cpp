@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 #include "engine/index.h"
 
@@ -40,32 +39,42 @@ std::vector<Relation::Field> make_scope(const std::vector<std::int32_t>& variabl
 }
 
 void keep_best_rows(Relation& relation) {
-  std::vector<std::uint32_t> order(relation.rows.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const Relation::Row& one = relation.rows[a];
-    const Relation::Row& two = relation.rows[b];
-    if (one.key != two.key) return one.key < two.key;
-    if (one.excess - one.price != two.excess - two.price) return one.excess - one.price < two.excess - two.price;
-    return std::pair(one.left, one.right) < std::pair(two.left, two.right);
-  });
+  struct Entry {
+    std::uint64_t key;
+    Cost cost;
+    std::uint64_t origin;
+    std::uint32_t row;
+    auto operator<=>(const Entry&) const = default;
+  };
+  std::vector<Entry> order;
+  order.reserve(relation.rows.size());
+  for (std::size_t i = 0; i < relation.rows.size(); ++i) {
+    const Relation::Row& row = relation.rows[i];
+    order.push_back(
+        {row.key, row.excess - row.price, (std::uint64_t{row.left} << 32) | row.right, static_cast<std::uint32_t>(i)});
+  }
+  std::sort(order.begin(), order.end());
   std::vector<std::uint32_t> kept;
   std::size_t group = 0;  // where the kept rows of the current key begin
-  for (std::uint32_t row : order) {
-    if (!kept.empty() && relation.rows[kept.back()].key != relation.rows[row].key) group = kept.size();
-    const bool beaten = std::any_of(kept.begin() + static_cast<std::ptrdiff_t>(group), kept.end(),
-                                    [&](std::uint32_t other) { return covers(relation, other, row); });
-    if (!beaten) kept.push_back(row);
+  for (const Entry& entry : order) {
+    if (!kept.empty() && relation.rows[kept.back()].key != entry.key) group = kept.size();
+    // Costs ascend, so with one usage point the last kept row uses least and covers whatever any of them does.
+    const std::size_t first = relation.num_points == 1 && kept.size() > group ? kept.size() - 1 : group;
+    const bool beaten = std::any_of(kept.begin() + static_cast<std::ptrdiff_t>(first), kept.end(),
+                                    [&](std::uint32_t other) { return covers(relation, other, entry.row); });
+    if (!beaten) kept.push_back(entry.row);
   }
   std::vector<Relation::Row> rows;
   std::vector<std::int64_t> usage;
   rows.reserve(kept.size());
   usage.reserve(kept.size() * ix(relation.num_points));
   relation.least_excess = kept.empty() ? 0 : kForbidden;
+  relation.most_price = 0;
   for (std::uint32_t row : kept) {
     rows.push_back(relation.rows[row]);
     usage.insert(usage.end(), relation.usage_of(row), relation.usage_of(row) + relation.num_points);
     relation.least_excess = std::min(relation.least_excess, relation.rows[row].excess);
+    relation.most_price = std::max(relation.most_price, relation.rows[row].price);
   }
   relation.rows = std::move(rows);
   relation.usage = std::move(usage);

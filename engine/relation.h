@@ -34,6 +34,7 @@ struct Relation {
   std::vector<std::int64_t> usage;  ///< rows x points
   std::int32_t num_points = 0;
   Cost least_excess = 0;  ///< over the rows
+  Cost most_price = 0;    ///< over the rows
 
   // Where the rows came from, to find the solution again.
   std::shared_ptr<const Relation> left;

@@ -4,6 +4,7 @@
 #include <tbb/info.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 
@@ -20,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxSweeps = 120;
+constexpr std::size_t kRoundings = 8;
 
 /// Thrown when the time limit comes.
 struct OutOfTime {};
@@ -65,23 +67,41 @@ class Solver {
   };
 
   Status search_root() {
-    const std::optional<Part> root = tighten(all_values(net()), kForbidden - 1, true);
+    solve_part(all_values(net()), true);
+    solution_.stats.search_s = seconds_since(start_) - solution_.stats.bound_s - solution_.stats.presolve_s;
+    return best_ < kForbidden ? Status::kOptimal : Status::kInfeasible;
+  }
+
+  /// Finds the best solution among `live` that beats the incumbent. Looks within margins above the bound, each eight
+  /// times the last one; where that grows too large, splits a variable's values and solves the parts, depth first. The
+  /// incumbent changes only for the better, so the first of equals in this fixed order stays.
+  void solve_part(LiveValues live, bool root) {
+    const std::optional<Part> part = tighten(std::move(live), best_ - 1, true, root);
+    if (root) note_root(part);
+    if (!part) return;
+    if (!part->core->capacity().empty()) search_among_roundings();
+    const Cost bound = part->dual->bound();
+    for (Cost margin = std::max<Cost>(bound / 1'000'000'000, 1); bound < best_ && !closed(); margin *= 8) {
+      const bool last = margin >= kForbidden / 16 || bound + margin >= best_ - 1;
+      const Cost target = last ? best_ - 1 : bound + margin;
+      const Cost before = best_;
+      std::int32_t widest = -1;
+      if (!find_within(fixed(*part, target), target, widest)) {
+        branch(*part, widest);
+        return;
+      }
+      if (root) raise_bound(std::min(best_, target + 1));
+      if (last || best_ < before) return;
+    }
+  }
+
+  void note_root(const std::optional<Part>& root) {
     solution_.stats.bound_s = seconds_since(start_) - solution_.stats.presolve_s;
-    if (!root) return best_ < kForbidden ? Status::kOptimal : Status::kInfeasible;
+    if (!root) return;
     raise_bound(root->dual->bound());
     for (const std::vector<std::int32_t>& values : root->live) {
       solution_.stats.values_after_fixing += static_cast<std::int64_t>(values.size());
     }
-    // Each margin is ten times the last one; what lies below the margin is then known to hold no solution.
-    const Cost bound = root->dual->bound();
-    for (Cost margin = std::max<Cost>(bound / 1'000'000, 1); !closed(); margin *= 10) {
-      const Cost target = std::min(best_ - 1, margin < kForbidden / 16 ? bound + margin : kForbidden - 1);
-      find_within(fixed(*root, target), target);
-      raise_bound(std::min(best_, target + 1));
-      if (target == kForbidden - 1 && best_ >= kForbidden) return Status::kInfeasible;
-    }
-    solution_.stats.search_s = seconds_since(start_) - solution_.stats.bound_s - solution_.stats.presolve_s;
-    return Status::kOptimal;
   }
 
   bool closed() const {
@@ -90,20 +110,36 @@ class Solver {
     return gap <= options_.gap * static_cast<double>(std::max<Cost>(best_ + presolve_->constant(), 1));
   }
 
-  /// Finds the best solution of at most `target`, if there is one, among `live`. Branches where relations grow too
-  /// large. The incumbent changes only for the better, so the first of equals in this fixed order stays.
-  void find_within(LiveValues live, Cost target) {
-    const std::optional<Part> part = tighten(std::move(live), target, false);
-    if (!part) return;
-    target = std::min(target, best_ - 1);
+  /// Where usage binds, roundings near the turning prices either waste capacity or pass it. The best mixture of the
+  /// last few, each variable taking its value from any of them, is a small problem and mostly a very good incumbent.
+  void search_among_roundings() {
+    LiveValues live(net().variables.size());
+    for (const Assignment& rounding : roundings_) {
+      for (std::size_t v = 0; v < live.size(); ++v) live[v].push_back(rounding[v]);
+    }
+    for (std::vector<std::int32_t>& values : live) {
+      std::sort(values.begin(), values.end());
+      values.erase(std::unique(values.begin(), values.end()), values.end());
+    }
+    const std::optional<Part> part = tighten(std::move(live), best_ - 1, false, false);
     std::int32_t widest = -1;
-    if (search_pieces(*part, target, widest)) return;
-    if (widest < 0) widest = most_open(*part);
+    if (part) search_pieces(*part, best_ - 1, widest);
+  }
+
+  /// Makes the best solution of at most `target` among `live` the incumbent, if there is one. Returns false if
+  /// relations grew too large.
+  bool find_within(LiveValues live, Cost target, std::int32_t& widest) {
+    const std::optional<Part> part = tighten(std::move(live), target, false, false);
+    return !part || search_pieces(*part, target, widest);
+  }
+
+  void branch(const Part& part, std::int32_t widest) {
     ++solution_.stats.branch_nodes;
-    for (std::vector<std::int32_t>& values : split(*part, widest)) {
-      LiveValues below = part->live;
-      below[ix(widest)] = std::move(values);
-      find_within(std::move(below), target);
+    const std::int32_t variable = branching_variable(part, widest);
+    for (std::vector<std::int32_t>& values : split(part, variable)) {
+      LiveValues below = part.live;
+      below[ix(variable)] = std::move(values);
+      solve_part(std::move(below), false);
     }
   }
 
@@ -139,16 +175,26 @@ class Solver {
     return true;
   }
 
-  /// The variable with the most live values, one with usage if there is any: frontiers of usage grow fastest.
-  static std::int32_t most_open(const Part& part) {
-    std::size_t best = 0;
-    const auto rank = [&](std::size_t v) {
-      return std::pair(!part.core->variables()[v].usage.empty() && part.live[v].size() > 1, part.live[v].size());
-    };
-    for (std::size_t v = 1; v < part.live.size(); ++v) {
-      if (rank(v) > rank(best)) best = v;
+  /// Where usage is priced, what keeps the bound from the optimum are the largest pieces of it: the variable whose
+  /// usage price differs most between its values. Else the one that made a relation too large.
+  static std::int32_t branching_variable(const Part& part, std::int32_t widest) {
+    Cost most = 0;
+    for (std::size_t v = 0; v < part.live.size(); ++v) {
+      const auto variable = static_cast<std::int32_t>(v);
+      if (part.core->variables()[v].usage.empty()) continue;
+      const auto [least, largest] = std::ranges::minmax_element(part.core->variables()[v].usage);
+      const auto price_at = [&](auto value) {
+        return part.dual->usage_price(variable,
+                                      static_cast<std::int32_t>(value - part.core->variables()[v].usage.begin()));
+      };
+      const Cost spread = price_at(largest) - price_at(least);
+      if (spread <= most) continue;
+      most = spread;
+      widest = variable;
     }
-    return static_cast<std::int32_t>(best);
+    if (widest >= 0) return widest;
+    const auto largest = std::ranges::max_element(part.live, {}, [](const auto& values) { return values.size(); });
+    return static_cast<std::int32_t>(largest - part.live.begin());
   }
 
   /// Parts of a variable's live values by the coarsest branching level that tells them apart, the most promising first.
@@ -180,8 +226,9 @@ class Solver {
   }
 
   /// Bounds `live` and fixes values away that no solution of at most `target` has, again and again while that helps.
-  /// At the root the bound is the whole problem's. Returns nothing if no such solution is left.
-  std::optional<Part> tighten(LiveValues live, Cost target, bool root) {
+  /// With `priced`, looks for better prices too. At the root the bound is the whole problem's. Returns nothing if no
+  /// such solution is left.
+  std::optional<Part> tighten(LiveValues live, Cost target, bool priced, bool root) {
     while (true) {
       if (deadline_.passed()) throw OutOfTime{};
       if (!propagate(net(), live)) return std::nullopt;
@@ -192,7 +239,8 @@ class Solver {
         return std::nullopt;
       part.dual = std::make_unique<Dual>(*part.core);
       part.live = std::move(live);
-      bound_part(part, target, root);
+      roundings_.clear();
+      bound_part(part, target, priced, root);
       target = std::min(target, best_ - 1);
       if (part.dual->bound() > target) return std::nullopt;
       live = fixed(part, target);
@@ -200,7 +248,7 @@ class Solver {
     }
   }
 
-  void bound_part(Part& part, Cost target, bool root) {
+  void bound_part(Part& part, Cost target, bool priced, bool root) {
     Dual& dual = *part.dual;
     if (prices_.size() == dual.prices().size()) dual.set_prices(prices_);
     const auto visit = [&](const std::vector<std::int32_t>& rounded) {
@@ -208,9 +256,9 @@ class Solver {
       if (root) raise_bound(dual.bound());
       report("bound");
     };
-    solution_.stats.sweeps += converge(dual, target, root ? kMaxSweeps : kMaxSweeps / 4);
+    solution_.stats.sweeps += converge(dual, target, priced ? kMaxSweeps : kMaxSweeps / 4);
     visit(dual.round());
-    if (!root) return;
+    if (!priced) return;
     solution_.stats.sweeps += search_prices(dual, target, visit);
     solution_.stats.sweeps += converge(dual, target, kMaxSweeps);
     visit(dual.round());
@@ -249,6 +297,8 @@ class Solver {
     Assignment assignment(values.size());
     for (std::size_t v = 0; v < values.size(); ++v) assignment[v] = live[v][ix(values[v])];
     const Cost cost = evaluate(net(), assignment);
+    roundings_.push_back(assignment);
+    if (roundings_.size() > kRoundings) roundings_.pop_front();
     if (cost >= best_) return;
     best_ = cost;
     solution_.assignment = presolve_->restore(assignment);
@@ -286,6 +336,7 @@ class Solver {
   BlockOptions block_options_;
   std::optional<Presolve> presolve_;
   Prices prices_;
+  std::deque<Assignment> roundings_;  // the last few, within the limit or not
   Solution solution_;
   Cost best_ = kForbidden;  // of the incumbent, in the reduced network
   Cost bound_ = 0;          // of the reduced network
