@@ -48,9 +48,9 @@ class RedistributeTable {
   RedistributeTable(const RedistributeTable&) = delete;
   RedistributeTable& operator=(const RedistributeTable&) = delete;
 
-  /// All legal placements of the tensor, ascending, without shards or sums on mesh dims of one device. A bool has no
-  /// Partial. Partial avg, max and min are there on meshes of up to kMaxMeshDimsOfRareSums dims, never beside each
-  /// other or a sum: they can be left but not entered.
+  /// All legal placements of the tensor, ascending, without shards or sums on mesh dims of one device. Bools and 8-bit
+  /// floats have no Partial. Partial avg, max and min are there on meshes of up to kMaxMeshDimsOfRareSums dims, never
+  /// beside each other or a sum: they can be left but not entered.
   const std::vector<Placements>& states() const { return states_; }
   /// Index in states(); -1 if not there.
   int index_of(const Placements& placements) const;

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "costs/rules/helpers.h"
+
 namespace autopar::costs {
 namespace {
 
@@ -22,7 +24,7 @@ class StateLister {
   StateLister(const TensorMeta& tensor, const Mesh& mesh) : tensor_(tensor), mesh_(mesh) {
     choices_.push_back(Placement::replicate());
     for (std::int64_t d = 0; d < tensor.rank(); ++d) choices_.push_back(Placement::shard(d));
-    if (tensor.dtype == DType::kBool) return;
+    if (!can_be_partial(tensor.dtype)) return;
     choices_.push_back(Placement::partial());
     const auto cut = std::count_if(mesh.shape.begin(), mesh.shape.end(), [](std::int64_t n) { return n > 1; });
     if (cut > kMaxMeshDimsOfRareSums) return;
@@ -95,7 +97,7 @@ class HopLister {
       add_reduce_scatters(from, group, from, 0);
     } else if (first.is_replicate() && std::has_single_bit(group)) {
       add_to_shards(Kind::kSlice, from, group);
-      if (tensor_.dtype != DType::kBool) add(Kind::kZero, from, group, changed(from, group, Placement::partial()));
+      if (can_be_partial(tensor_.dtype)) add(Kind::kZero, from, group, changed(from, group, Placement::partial()));
     }
   }
 

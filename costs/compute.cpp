@@ -1,0 +1,302 @@
+#include "costs/compute.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "costs/placement.h"
+#include "costs/rules/helpers.h"
+
+namespace autopar::costs {
+namespace {
+
+enum class CostKind : std::uint8_t {
+  kMove,    ///< reads its inputs, writes its outputs: every op that is not in kOps
+  kFree,    ///< a view
+  kWrite,   ///< writes its outputs only
+  kRows,    ///< reads as much of its first input as it gives
+  kMatmul,  ///< [.., m, k] x [.., k, n]; `at`: the first matrix, in Node::inputs
+  kLinear,  ///< [.., k] x [n, k]
+  kGroupedMatmul,
+  kConvolution,
+  kConvolutionBackward,
+  kAttention,          ///< `at`: position of is_causal in Node::args
+  kAttentionBackward,  ///< the same
+};
+
+struct OpCost {
+  std::string_view op;
+  CostKind kind = CostKind::kMove;
+  std::size_t at = 0;
+};
+
+// One row per op that is not priced by the bytes of its inputs and outputs.
+constexpr OpCost kOps[] = {
+    {"placeholder", CostKind::kFree},
+    {"aten._conj.default", CostKind::kFree},
+    {"aten._neg_view.default", CostKind::kFree},
+    {"aten._reshape_alias.default", CostKind::kFree},
+    {"aten._unsafe_view.default", CostKind::kFree},
+    {"aten.alias.default", CostKind::kFree},
+    {"aten.as_strided.default", CostKind::kFree},
+    {"aten.detach.default", CostKind::kFree},
+    {"aten.diagonal.default", CostKind::kFree},
+    {"aten.empty.memory_format", CostKind::kFree},
+    {"aten.empty_like.default", CostKind::kFree},
+    {"aten.empty_permuted.default", CostKind::kFree},
+    {"aten.empty_strided.default", CostKind::kFree},
+    {"aten.expand.default", CostKind::kFree},
+    {"aten.flatten.using_ints", CostKind::kFree},
+    {"aten.imag.default", CostKind::kFree},
+    {"aten.lift_fresh.default", CostKind::kFree},
+    {"aten.narrow.default", CostKind::kFree},
+    {"aten.new_empty.default", CostKind::kFree},
+    {"aten.new_empty_strided.default", CostKind::kFree},
+    {"aten.permute.default", CostKind::kFree},
+    {"aten.real.default", CostKind::kFree},
+    {"aten.reshape.default", CostKind::kFree},
+    {"aten.select.int", CostKind::kFree},
+    {"aten.slice.Tensor", CostKind::kFree},
+    {"aten.split.Tensor", CostKind::kFree},
+    {"aten.split_with_sizes.default", CostKind::kFree},
+    {"aten.squeeze.default", CostKind::kFree},
+    {"aten.squeeze.dim", CostKind::kFree},
+    {"aten.squeeze.dims", CostKind::kFree},
+    {"aten.t.default", CostKind::kFree},
+    {"aten.transpose.int", CostKind::kFree},
+    {"aten.unbind.int", CostKind::kFree},
+    {"aten.unflatten.int", CostKind::kFree},
+    {"aten.unfold.default", CostKind::kFree},
+    {"aten.unsafe_split.Tensor", CostKind::kFree},
+    {"aten.unsafe_split_with_sizes.default", CostKind::kFree},
+    {"aten.unsqueeze.default", CostKind::kFree},
+    {"aten.view.default", CostKind::kFree},
+    {"aten.view.dtype", CostKind::kFree},
+    {"aten.view_as_complex.default", CostKind::kFree},
+    {"aten.view_as_real.default", CostKind::kFree},
+
+    {"aten.fill.Scalar", CostKind::kWrite},
+    {"aten.full_like.default", CostKind::kWrite},
+    {"aten.new_full.default", CostKind::kWrite},
+    {"aten.new_ones.default", CostKind::kWrite},
+    {"aten.new_zeros.default", CostKind::kWrite},
+    {"aten.ones_like.default", CostKind::kWrite},
+    {"aten.rand_like.default", CostKind::kWrite},
+    {"aten.randn_like.default", CostKind::kWrite},
+    {"aten.zeros_like.default", CostKind::kWrite},
+
+    {"aten.embedding.default", CostKind::kRows},
+    {"aten.gather.default", CostKind::kRows},
+    {"aten.index.Tensor", CostKind::kRows},
+    {"aten.index_select.default", CostKind::kRows},
+    {"aten.take_along_dim.default", CostKind::kRows},
+
+    {"aten._int_mm.default", CostKind::kMatmul, 0},
+    {"aten._scaled_mm.default", CostKind::kMatmul, 0},
+    {"aten.addmm.default", CostKind::kMatmul, 1},
+    {"aten.baddbmm.default", CostKind::kMatmul, 1},
+    {"aten.bmm.default", CostKind::kMatmul, 0},
+    {"aten.mm.default", CostKind::kMatmul, 0},
+    {"aten.linear.default", CostKind::kLinear},
+    {"aten._grouped_mm.default", CostKind::kGroupedMatmul},
+    {"aten._scaled_grouped_mm.default", CostKind::kGroupedMatmul},
+
+    {"aten.convolution.default", CostKind::kConvolution},
+    {"aten.convolution_backward.default", CostKind::kConvolutionBackward},
+
+    {"aten._scaled_dot_product_attention_math.default", CostKind::kAttention, 5},
+    {"aten._scaled_dot_product_cudnn_attention.default", CostKind::kAttention, 6},
+    {"aten._scaled_dot_product_efficient_attention.default", CostKind::kAttention, 6},
+    {"aten._scaled_dot_product_flash_attention.default", CostKind::kAttention, 4},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", CostKind::kAttention, 4},
+    {"aten._scaled_dot_product_fused_attention_overrideable.default", CostKind::kAttention, 5},
+    {"aten.scaled_dot_product_attention.default", CostKind::kAttention, 5},
+    {"aten._scaled_dot_product_cudnn_attention_backward.default", CostKind::kAttentionBackward, 14},
+    {"aten._scaled_dot_product_efficient_attention_backward.default", CostKind::kAttentionBackward, 11},
+    {"aten._scaled_dot_product_flash_attention_backward.default", CostKind::kAttentionBackward, 11},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", CostKind::kAttentionBackward, 7},
+    {"aten._scaled_dot_product_fused_attention_overrideable_backward.default", CostKind::kAttentionBackward, 13},
+};
+
+const OpCost& cost_of(std::string_view op) {
+  static const std::unordered_map<std::string_view, OpCost> table = [] {
+    std::unordered_map<std::string_view, OpCost> by_name;
+    for (const OpCost& row : kOps) by_name.emplace(row.op, row);
+    return by_name;
+  }();
+  static constexpr OpCost kDefault;
+  const auto found = table.find(op);
+  return found == table.end() ? kDefault : found->second;
+}
+
+constexpr double kSlice = 512;
+
+double tile_side(double size) { return size <= 64 ? 64 : 128; }
+
+/// Independent products [m, k] x [k, n].
+struct Products {
+  double batch = 1;
+  double m = 1;
+  double n = 1;
+  double k = 1;
+
+  double flops() const { return 2 * batch * m * n * k; }
+
+  /// What the multiprocessors spend time on: whole rounds of whole tiles.
+  double padded_flops(double multiprocessors) const {
+    if (flops() == 0) return 0;
+    const double slices = std::ceil(k / kSlice);
+    const double high = tile_side(m);
+    const double wide = tile_side(n);
+    const double pairs = batch * std::ceil(m / high) * std::ceil(n / wide) * slices;
+    return std::ceil(pairs / multiprocessors) * multiprocessors * 2 * high * wide * (k / slices);
+  }
+};
+
+/// One node on its local pieces.
+class LocalOp {
+ public:
+  LocalOp(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh)
+      : graph_(graph), node_(node), strategy_(strategy), mesh_(mesh), cost_(cost_of(node.op)) {}
+
+  double flops() const {
+    if (is_matmul()) return products().flops();
+    switch (cost_.kind) {
+      case CostKind::kFree:
+        return 0;
+      case CostKind::kConvolution:
+      case CostKind::kConvolutionBackward:
+        return convolution_flops();
+      case CostKind::kAttention:
+      case CostKind::kAttentionBackward:
+        return attention_flops();
+      default:
+        return elements_moved();
+    }
+  }
+
+  double seconds(const Device& device) const {
+    if (cost_.kind == CostKind::kFree) return 0;
+    double rate = device.vector_flops;
+    double work = flops();
+    if (is_matmul()) {
+      rate = matmul_rate(device, cost_.at);
+      work = products().padded_flops(static_cast<double>(device.multiprocessors));
+    } else if (cost_.kind == CostKind::kAttention || cost_.kind == CostKind::kAttentionBackward) {
+      rate = kAttentionShare * matmul_rate(device, 0);
+    } else if (is_dense_convolution()) {
+      rate = matmul_rate(device, 0);
+    }
+    return std::max(work / rate, bytes_moved() / device.memory_bandwidth) + device.launch_s;
+  }
+
+ private:
+  using Shape = std::vector<std::int64_t>;
+
+  bool is_matmul() const {
+    return cost_.kind == CostKind::kMatmul || cost_.kind == CostKind::kLinear || cost_.kind == CostKind::kGroupedMatmul;
+  }
+
+  double matmul_rate(const Device& device, std::size_t input) const {
+    const auto found = device.matmul_flops.find(input_meta(graph_, node_, input).dtype);
+    return found == device.matmul_flops.end() ? device.vector_flops : found->second;
+  }
+
+  Shape input(std::size_t i) const { return local_shape(input_meta(graph_, node_, i), strategy_.inputs[i], mesh_); }
+  Shape output(std::size_t o) const { return local_shape(output_meta(node_, o), strategy_.outputs[o], mesh_); }
+
+  static double at(const Shape& shape, std::size_t i) { return static_cast<double>(shape.at(i)); }
+  static double from_end(const Shape& shape, std::size_t i) { return at(shape, shape.size() - i); }
+  static double elements(const Shape& shape, std::size_t from = 0) {
+    double n = 1;
+    for (std::size_t i = from; i < shape.size(); ++i) n *= at(shape, i);
+    return n;
+  }
+
+  Products products() const {
+    const Shape a = input(cost_.at);
+    const Shape b = input(cost_.at + 1);
+    if (cost_.kind == CostKind::kLinear) return {1, elements(a) / from_end(a, 1), at(b, 0), from_end(a, 1)};
+    Products products{1, from_end(a, 2), from_end(b, 1), from_end(a, 1)};
+    // A grouped product's tokens are shared out among the experts, on whichever side they stand; only where both sides
+    // have a batch dim it is a batch.
+    if (a.size() == 3 && b.size() == 3) products.batch = at(a, 0);
+    return products;
+  }
+
+  double convolution_flops() const {
+    const bool backward = cost_.kind == CostKind::kConvolutionBackward;
+    const bool transposed = bool_arg(node_, backward ? 7 : 6, "transposed", false);
+    const Shape small = backward ? (transposed ? input(1) : input(0)) : (transposed ? input(0) : output(0));
+    const double one = 2 * elements(small) * elements(input(backward ? 2 : 1), 1);
+    if (!backward) return one;
+    const auto is_given = [&](std::size_t o) { return o < node_.outputs.size() && node_.outputs[o] ? 1.0 : 0.0; };
+    return one * (is_given(0) + is_given(1));
+  }
+
+  /// Tensor cores need some channels to contract over; a depthwise convolution has one.
+  bool is_dense_convolution() const {
+    if (cost_.kind != CostKind::kConvolution && cost_.kind != CostKind::kConvolutionBackward) return false;
+    return input_meta(graph_, node_, cost_.kind == CostKind::kConvolution ? 1 : 2).shape.at(1) >= 16;
+  }
+
+  double attention_flops() const {
+    const bool backward = cost_.kind == CostKind::kAttentionBackward;
+    const std::size_t first = backward ? 1 : 0;  // after the gradient
+    const Shape q = input(first);
+    const double rows = elements(q) / from_end(q, 1);  // batch, heads, queries
+    const double columns = from_end(input(first + 1), 2);
+    double flops = 2 * rows * columns * (from_end(q, 1) + from_end(input(first + 2), 1));
+    if (bool_arg(node_, cost_.at, "is_causal", false)) flops /= 2;
+    return backward ? 2.5 * flops : flops;
+  }
+
+  template <typename Size>
+  double moved(const Size& size) const {
+    double written = 0;
+    for (std::size_t o = 0; o < node_.outputs.size(); ++o) {
+      if (node_.outputs[o]) written += size(*node_.outputs[o], strategy_.outputs[o]);
+    }
+    double sum = written;
+    if (cost_.kind == CostKind::kWrite) return sum;
+    for (std::size_t i = 0; i < node_.inputs.size(); ++i) {
+      const bool is_table = cost_.kind == CostKind::kRows && i == 0;
+      sum += is_table ? written : size(graph_.meta(node_.inputs[i]), strategy_.inputs[i]);
+    }
+    return sum;
+  }
+
+  double bytes_moved() const {
+    return moved([&](const TensorMeta& tensor, const Placements& placements) {
+      return static_cast<double>(local_bytes(tensor, placements, mesh_));
+    });
+  }
+
+  double elements_moved() const {
+    return moved([&](const TensorMeta& tensor, const Placements& placements) {
+      return elements(local_shape(tensor, placements, mesh_));
+    });
+  }
+
+  const Graph& graph_;
+  const Node& node_;
+  const Strategy& strategy_;
+  const Mesh& mesh_;
+  const OpCost& cost_;
+};
+
+}  // namespace
+
+double local_flops(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh) {
+  return LocalOp(graph, node, strategy, mesh).flops();
+}
+
+std::int64_t compute_ps(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh,
+                        const Cluster& cluster) {
+  return std::llround(LocalOp(graph, node, strategy, mesh).seconds(cluster.device) * 1e12);
+}
+
+}  // namespace autopar::costs
