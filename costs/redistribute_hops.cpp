@@ -122,8 +122,8 @@ class HopLister {
     }
   }
 
-  Placements changed(Placements placements, std::uint32_t group, Placement placement) const {
-    for (int i = 0; i < mesh_.rank(); ++i) {
+  static Placements changed(Placements placements, std::uint32_t group, Placement placement) {
+    for (int i = 0; i < kMaxMeshDims; ++i) {
       if (has(group, i)) placements[i] = placement;
     }
     return placements;
