@@ -3,11 +3,13 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <map>
 #include <numeric>
 #include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -85,8 +87,6 @@ class Builder {
   const Node& node(std::int32_t index) const { return graph_.nodes[ix(index)]; }
   const Template& node_template(std::int32_t index) const { return templates_[template_of_[ix(index)]]; }
 
-  // --- what nodes can choose from
-
   void make_templates() {
     const std::vector<Pin> pins = effective_pins(problem_);
     std::vector<std::vector<int>> num_readers;
@@ -131,8 +131,6 @@ class Builder {
   }
 
   EdgeEnd intern_port(const Port& port) { return {-1, lists_.add(port.placements), projections_.add(port.state_of)}; }
-
-  // --- variables for outputs and copies
 
   /// The loss and plain outputs choose what is handed out; gradients and mutations go where their tensor is.
   void choose_output_states() {
@@ -204,8 +202,6 @@ class Builder {
       copy.list = entry->second;
     }
   }
-
-  // --- numbering
 
   /// Where a variable stands: segment by segment, within a segment in the order of the joint graph, graph inputs before
   /// their first reader and copies behind what they are copies of. Identical layers get identical orders.
@@ -283,8 +279,6 @@ class Builder {
     std::iota(identity.begin(), identity.end(), 0);
     return {own.variable, own.list, projections_.add(std::move(identity))};
   }
-
-  // --- edges
 
   EdgeEnd producer_end(ValueRef value) const {
     EdgeEnd end = node_template(value.node).outputs[ix(value.output)];

@@ -92,7 +92,7 @@ inline Problem toy_problem(costs::Graph graph, std::vector<std::int64_t> mesh_sh
   return problem;
 }
 
-/// Layers x -> x + relu(x w) with mean-free loss sum(x), and their backward, as a capture would have it: the residual's
+/// Layers x -> x + relu(x w) with the loss sum(x), and their backward, as a capture would have it: the residual's
 /// gradient sums carry no module. `weights`: one per layer, or a single one that all layers share.
 inline costs::Graph residual_layers(int num_layers, bool shared_weight = false) {
   constexpr std::int64_t kRows = 4096;
