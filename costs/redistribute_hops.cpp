@@ -186,7 +186,7 @@ class HopLister {
         copies = (needs_copy(from, group) ? 1 : 0) + (needs_copy(to, group) ? 1 : 0);
         break;
     }
-    hop.time_ps = collectives_.time_ps(collective, group, hop.bytes) + copies * memory_ps(2 * hop.bytes);
+    hop.time_ps = collectives_.time_ps(collective, group, hop.bytes) + copies * memory_ps(2 * hop.bytes) + memory_ps(0);
   }
 
   // A piece of the piece, padded on both tensor dims, goes to each device.

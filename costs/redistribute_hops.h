@@ -24,8 +24,9 @@
 /// A flattened group needs equal pieces, since cutting by n0 and then n1 is not cutting by n0·n1 otherwise; on a single
 /// mesh dim uneven pieces are padded, as DTensor does, and the padding is paid.
 ///
-/// A collective's time is CollectiveModel's, plus a copy of the local buffer (read and write) where the cut dim isn't
-/// outermost in memory: the collectives of torch split and join along dim 0, so other dims are transposed around them.
+/// A collective's time is CollectiveModel's and a launch gap, as every op pays, plus a copy of the local buffer (read
+/// and write) where the cut dim isn't outermost in memory: the collectives of torch split and join along dim 0, so
+/// other dims are transposed around them.
 namespace autopar::costs {
 
 /// All placements that a table has for `tensor`, ascending (RedistributeTable::states).
