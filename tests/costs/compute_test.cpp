@@ -1,0 +1,189 @@
+#include "costs/compute.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/costs/cluster_files.h"
+
+namespace autopar::costs {
+namespace {
+
+using testing::shipped_cluster;
+
+TensorMeta tensor(std::vector<std::int64_t> shape, DType dtype = DType::kBFloat16) {
+  return {std::move(shape), {}, dtype};
+}
+
+/// One op on a mesh of 8, all replicated until set_input and set_output cut it.
+class Op {
+ public:
+  Op(std::string op, const std::vector<TensorMeta>& inputs, const std::vector<TensorMeta>& outputs) {
+    for (const TensorMeta& input : inputs) {
+      Node placeholder;
+      placeholder.op = "placeholder";
+      placeholder.outputs.emplace_back(input);
+      graph_.nodes.push_back(placeholder);
+      arg(ValueRef{static_cast<std::int32_t>(graph_.nodes.size()) - 1, 0});
+    }
+    node_.op = std::move(op);
+    for (const TensorMeta& output : outputs) node_.outputs.emplace_back(output);
+    collect_inputs(node_);
+    strategy_.inputs.resize(inputs.size());
+    strategy_.outputs.resize(outputs.size());
+  }
+
+  template <typename Value>
+  Op& arg(Value value) {
+    node_.args.emplace_back().value = value;
+    return *this;
+  }
+  Op& input(std::size_t i, Placement placement) {
+    strategy_.inputs[i][0] = placement;
+    return *this;
+  }
+  Op& output(std::size_t o, Placement placement) {
+    strategy_.outputs[o][0] = placement;
+    return *this;
+  }
+
+  double flops() const { return local_flops(graph_, node_, strategy_, mesh_); }
+  double us(const std::string& cluster = "h100") const {
+    return static_cast<double>(compute_ps(graph_, node_, strategy_, mesh_, shipped_cluster(cluster))) * 1e-6;
+  }
+  std::int64_t ps(const Cluster& cluster) const { return compute_ps(graph_, node_, strategy_, mesh_, cluster); }
+
+ private:
+  Graph graph_;
+  Node node_;
+  Strategy strategy_;
+  Mesh mesh_{{8}, {"d"}};
+};
+
+Op mm(std::int64_t m, std::int64_t k, std::int64_t n, DType dtype = DType::kBFloat16) {
+  return Op("aten.mm.default", {tensor({m, k}, dtype), tensor({k, n}, dtype)}, {tensor({m, n}, dtype)});
+}
+
+// MAMF is the best over large shapes, so a large matmul should be near it, and never above.
+TEST(ComputeTest, large_matmuls_reach_the_measured_rates) {
+  const double flops = 2.0 * 8192 * 8192 * 8192;
+  EXPECT_DOUBLE_EQ(mm(8192, 8192, 8192).flops(), flops);
+  for (const auto& [cluster, tflops] :
+       {std::pair{"a100", 271.0}, std::pair{"h100", 795.0}, std::pair{"b200", 1745.0}}) {
+    const double predicted = flops / mm(8192, 8192, 8192).us(cluster) * 1e-6;
+    std::printf("matmul 8192 on %s: measured %6.0f TFLOPS, predicted %6.0f\n", cluster, tflops, predicted);
+    EXPECT_LE(predicted, tflops);
+    EXPECT_GE(predicted, 0.9 * tflops);
+  }
+  const double fp8 = flops / mm(8192, 8192, 8192, DType::kFloat8E4M3).us() * 1e-6;
+  EXPECT_LE(fp8, 1403);
+  EXPECT_GE(fp8, 0.9 * 1403);
+  EXPECT_GT(mm(8192, 8192, 8192, DType::kFloat32).us(), 10 * mm(8192, 8192, 8192).us());
+}
+
+TEST(ComputeTest, shards_divide_the_work) {
+  Op rows = mm(8192, 4096, 4096);
+  const double whole = rows.flops();
+  const double whole_us = rows.us();
+  rows.input(0, Placement::shard(0)).output(0, Placement::shard(0));
+  EXPECT_DOUBLE_EQ(rows.flops(), whole / 8);
+  EXPECT_LT(rows.us(), whole_us / 6);
+  EXPECT_GE(rows.us(), whole_us / 8);
+  Op inner = mm(8192, 4096, 4096);
+  inner.input(0, Placement::shard(1)).input(1, Placement::shard(0)).output(0, Placement::partial());
+  EXPECT_DOUBLE_EQ(inner.flops(), whole / 8);
+}
+
+// Pieces below a tile cost as much as a tile: cutting further gains nothing.
+TEST(ComputeTest, narrow_pieces_gain_nothing) {
+  const double tile = mm(64, 16384, 8192).us();
+  EXPECT_NEAR(mm(16, 16384, 8192).us(), tile, 0.05 * tile);
+  EXPECT_DOUBLE_EQ(mm(1025, 8192, 8192).us(), mm(1152, 8192, 8192).us());
+}
+
+TEST(ComputeTest, pointwise_work_is_bound_by_memory) {
+  const Op add("aten.add.Tensor", {tensor({4096, 8192}), tensor({4096, 8192})}, {tensor({4096, 8192})});
+  EXPECT_NEAR(add.us(), 3.0 * 4096 * 8192 * 2 / 3.0e12 * 1e6 + 2, 1e-3);
+  EXPECT_DOUBLE_EQ(add.flops(), 3.0 * 4096 * 8192);
+}
+
+TEST(ComputeTest, views_are_free_and_creation_only_writes) {
+  EXPECT_EQ(Op("aten.view.default", {tensor({64, 64})}, {tensor({4096})}).us(), 0);
+  EXPECT_EQ(Op("aten._unsafe_view.default", {tensor({64, 64})}, {tensor({4096})}).us(), 0);
+  EXPECT_EQ(Op("placeholder", {}, {tensor({64, 64})}).us(), 0);
+  const Op copy("aten.clone.default", {tensor({1 << 14, 1 << 14})}, {tensor({1 << 14, 1 << 14})});
+  const Op zeros("aten.zeros_like.default", {tensor({1 << 14, 1 << 14})}, {tensor({1 << 14, 1 << 14})});
+  EXPECT_NEAR(copy.us() - 2, 2 * (zeros.us() - 2), 1e-3);
+}
+
+TEST(ComputeTest, an_embedding_reads_only_its_rows) {
+  const auto look_up = [](std::int64_t vocabulary) {
+    return Op("aten.embedding.default", {tensor({vocabulary, 4096}), tensor({8192}, DType::kInt64)},
+              {tensor({8192, 4096})})
+        .us();
+  };
+  EXPECT_DOUBLE_EQ(look_up(1000), look_up(1000000));
+}
+
+// 4·B·H·Sq·Sk·D, half of it under a causal mask, 2.5 times as much backward (Dao 2023).
+TEST(ComputeTest, attention_flops) {
+  const TensorMeta q = tensor({4, 32, 2048, 128});
+  const TensorMeta kv = tensor({4, 8, 2048, 128});
+  const TensorMeta lse = tensor({4, 32, 2048}, DType::kFloat32);
+  const double full = 4.0 * 4 * 32 * 2048 * 2048 * 128;
+  const auto forward = [&](bool causal) {
+    Op op("aten._scaled_dot_product_flash_attention.default", {q, kv, kv}, {q, lse});
+    return op.arg(0.0).arg(causal);
+  };
+  EXPECT_DOUBLE_EQ(forward(false).flops(), full);
+  EXPECT_DOUBLE_EQ(forward(true).flops(), full / 2);
+  EXPECT_DOUBLE_EQ(
+      forward(true).input(0, Placement::shard(1)).input(1, Placement::shard(1)).input(2, Placement::shard(1)).flops(),
+      full / 16);
+  Op backward("aten._scaled_dot_product_flash_attention_for_cpu_backward.default", {q, q, kv, kv, q, lse}, {q, kv, kv});
+  backward.arg(0.0).arg(true);
+  EXPECT_DOUBLE_EQ(backward.flops(), 2.5 * full / 2);
+}
+
+TEST(ComputeTest, grouped_products_count_tokens_once) {
+  const TensorMeta offsets = tensor({8}, DType::kInt32);
+  const Op forward("aten._grouped_mm.default", {tensor({4096, 256}), tensor({8, 256, 512}), offsets},
+                   {tensor({4096, 512})});
+  EXPECT_DOUBLE_EQ(forward.flops(), 2.0 * 4096 * 256 * 512);
+  const Op weight_gradient("aten._grouped_mm.default", {tensor({256, 4096}), tensor({4096, 512}), offsets},
+                           {tensor({8, 256, 512})});
+  EXPECT_DOUBLE_EQ(weight_gradient.flops(), 2.0 * 4096 * 256 * 512);
+}
+
+TEST(ComputeTest, batched_and_biased_products) {
+  const Op bmm("aten.bmm.default", {tensor({16, 128, 64}), tensor({16, 64, 256})}, {tensor({16, 128, 256})});
+  EXPECT_DOUBLE_EQ(bmm.flops(), 2.0 * 16 * 128 * 64 * 256);
+  const Op addmm("aten.addmm.default", {tensor({256}), tensor({128, 64}), tensor({64, 256})}, {tensor({128, 256})});
+  EXPECT_DOUBLE_EQ(addmm.flops(), 2.0 * 128 * 64 * 256);
+}
+
+TEST(ComputeTest, convolutions) {
+  const std::vector<TensorMeta> inputs = {tensor({4, 3, 224, 224}), tensor({768, 3, 16, 16}), tensor({768})};
+  Op patches("aten.convolution.default", inputs, {tensor({4, 768, 14, 14})});
+  EXPECT_DOUBLE_EQ(patches.flops(), 2.0 * 4 * 768 * 14 * 14 * 3 * 16 * 16);
+  Op backward("aten.convolution_backward.default", {tensor({4, 768, 14, 14}), inputs[0], inputs[1]},
+              {inputs[0], inputs[1], inputs[2]});
+  EXPECT_DOUBLE_EQ(backward.flops(), 2 * patches.flops());
+}
+
+TEST(ComputeTest, a_hundred_thousand_prices_are_quick) {
+  const Cluster cluster = shipped_cluster("h100");
+  const Op op = mm(8192, 4096, 4096);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100000; ++i) op.ps(cluster);
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  std::printf("100000 prices: %.0f ms\n", ms);
+  EXPECT_LT(ms, 2000);
+}
+
+}  // namespace
+}  // namespace autopar::costs
