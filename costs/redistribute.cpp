@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <compare>
 #include <cstddef>
 #include <map>
 #include <mutex>
@@ -17,14 +16,18 @@ namespace {
 /// What a path is chosen by: time, then collectives, then steps.
 struct Length {
   std::int64_t time_ps = RedistributeTable::kUnreachable;
-  std::int32_t collectives = 0;
-  std::int32_t steps = 0;
-  auto operator<=>(const Length&) const = default;
+  std::int64_t ties = 0;  // collectives · kCollective + steps
+  bool operator==(const Length&) const = default;
+  bool operator<(const Length& other) const {
+    return time_ps != other.time_ps ? time_ps < other.time_ps : ties < other.ties;
+  }
 };
+
+constexpr std::int64_t kCollective = 1 << 16;
 
 Length operator+(const Length& length, const RedistributeHop& hop) {
   const bool is_local = hop.kind == RedistributeStep::Kind::kSlice || hop.kind == RedistributeStep::Kind::kZero;
-  return {length.time_ps + hop.time_ps, length.collectives + (is_local ? 0 : 1), length.steps + 1};
+  return {length.time_ps + hop.time_ps, length.ties + 1 + (is_local ? 0 : kCollective)};
 }
 
 std::size_t ix(int i) { return static_cast<std::size_t>(i); }
@@ -69,16 +72,17 @@ RedistributeTable::Search RedistributeTable::search(int from) const {
   Search search{std::vector<Length>(states_.size()), std::vector<int>(states_.size(), -1),
                 std::vector<std::size_t>(states_.size())};
   using Entry = std::pair<Length, int>;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  search.length[ix(from)] = {0, 0, 0};
+  const auto later = [](const Entry& a, const Entry& b) { return b < a; };
+  std::priority_queue<Entry, std::vector<Entry>, decltype(later)> queue(later);
+  search.length[ix(from)] = {0, 0};
   queue.push({search.length[ix(from)], from});
   while (!queue.empty()) {
     const auto [length, state] = queue.top();
     queue.pop();
-    if (length != search.length[ix(state)]) continue;
+    if (!(length == search.length[ix(state)])) continue;
     for (std::size_t h = first_hop_[ix(state)]; h < first_hop_[ix(state) + 1]; ++h) {
       const Length longer = length + hops_[h];
-      if (longer >= search.length[ix(hops_[h].to)]) continue;
+      if (!(longer < search.length[ix(hops_[h].to)])) continue;
       search.length[ix(hops_[h].to)] = longer;
       search.before[ix(hops_[h].to)] = state;
       search.by_hop[ix(hops_[h].to)] = h;
