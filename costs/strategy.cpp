@@ -80,6 +80,7 @@ class Combiner {
     for (int d = 0; d < mesh_.rank(); ++d) {
       const std::size_t choice = choice_[static_cast<std::size_t>(d)];
       strategy.one_dim[static_cast<std::size_t>(d)] = static_cast<std::uint16_t>(choice);
+      strategy.programs[static_cast<std::size_t>(d)] = one_dim_[choice].program;
       for (std::size_t i = 0; i < strategy.inputs.size(); ++i) {
         strategy.inputs[i][d] = one_dim_[choice].inputs[i].placement;
       }

@@ -26,11 +26,23 @@ struct Split {
   bool operator==(const Split&) const = default;
 };
 
-/// A valid way to run a node on the devices along one mesh dim: if the inputs have these placements, running the plain
-/// op on the local pieces gives outputs with those placements.
+/// What runs on the local pieces instead of the plain op, where that alone would be wrong (docs/local-programs.md).
+struct LocalProgram {
+  std::string_view name;  ///< empty: the plain op
+  /// The program all-reduces, along the mesh dim, `num_all_reduces` float32 tensors of the local shape of input
+  /// `reduced_input` without its dim `reduced_dim`; scalars if reduced_input is -1.
+  int num_all_reduces = 0;
+  int reduced_input = -1;
+  std::int64_t reduced_dim = -1;
+  bool operator==(const LocalProgram&) const = default;
+};
+
+/// A valid way to run a node on the devices along one mesh dim: if the inputs have these placements, running the local
+/// program (mostly the plain op) on the local pieces gives outputs with those placements.
 struct OneDimStrategy {
   std::vector<Split> inputs;   ///< one per Node::inputs
   std::vector<Split> outputs;  ///< one per Node::outputs; for a None output Replicate
+  LocalProgram program = {};
   bool operator==(const OneDimStrategy&) const = default;
 };
 
@@ -40,6 +52,7 @@ struct Strategy {
   std::vector<Placements> outputs;
   /// Per mesh dim, the index of the one-dim strategy: the hierarchy that the search branches on.
   std::array<std::uint16_t, kMaxMeshDims> one_dim{};
+  std::array<LocalProgram, kMaxMeshDims> programs{};  ///< per mesh dim
 };
 
 /// All combinations of `one_dim` over the mesh's dims that are legal: no device gets an empty piece of any input or

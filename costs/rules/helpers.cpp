@@ -156,7 +156,7 @@ StrategyList::StrategyList(const Graph& graph, const Node& node) : graph_(graph)
   strategies_.push_back(replicated(node));
 }
 
-void StrategyList::add(std::vector<Split> inputs, std::vector<Split> outputs) {
+void StrategyList::add(std::vector<Split> inputs, std::vector<Split> outputs, LocalProgram program) {
   require(inputs.size() == node_.inputs.size(), node_, "not the number of tensor arguments that the op takes");
   require(outputs.size() == node_.outputs.size(), node_, "not the number of outputs that the op has");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -169,7 +169,7 @@ void StrategyList::add(std::vector<Split> inputs, std::vector<Split> outputs) {
       return;
     }
   }
-  OneDimStrategy strategy{std::move(inputs), std::move(outputs)};
+  OneDimStrategy strategy{std::move(inputs), std::move(outputs), program};
   if (std::find(strategies_.begin(), strategies_.end(), strategy) != strategies_.end()) return;
   strategies_.push_back(std::move(strategy));
 }

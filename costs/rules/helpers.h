@@ -68,7 +68,7 @@ class StrategyList {
   /// Adds a strategy, unless it is there already or no mesh could use it: a shard of a dim with fewer than two units,
   /// or a Partial of a dtype that cannot be one. Where an output is None its split becomes Replicate.
   /// Throws NodeError if the numbers of splits are not those of inputs and outputs.
-  void add(std::vector<Split> inputs, std::vector<Split> outputs);
+  void add(std::vector<Split> inputs, std::vector<Split> outputs, LocalProgram program = {});
   /// Adds a strategy whose outputs all have the same split.
   void add(std::vector<Split> inputs, Split output);
 

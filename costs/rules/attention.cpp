@@ -1,0 +1,159 @@
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "costs/rules/helpers.h"
+#include "costs/rules/rule.h"
+
+/// Scaled dot-product attention in all of torch's kernels. Batches and heads are independent of each other. Query rows
+/// are too, unless a causal mask tells them apart by position; keys and values must be whole for each of them.
+namespace autopar::costs {
+namespace {
+
+constexpr std::int64_t kBatch = 0;
+constexpr std::int64_t kHeads = 1;
+constexpr std::int64_t kRows = 2;
+
+/// Where the arguments stand in a kernel's signature.
+struct Kernel {
+  bool backward = false;
+  std::size_t query = 0;       ///< position of query; key and value follow
+  std::size_t causal = 0;      ///< position of is_causal
+  std::size_t mask = 0;        ///< position of the mask or bias; beyond all arguments: by keyword or none
+  std::string_view mask_name;  ///< "attn_mask" or "attn_bias"
+};
+
+class Attention {
+ public:
+  Attention(const Graph& graph, const Node& node, const Kernel& kernel)
+      : graph_(graph), node_(node), kernel_(kernel), list_(graph, node) {
+    const auto query = input_arg(node, kernel.query, "query");
+    const auto key = input_arg(node, kernel.query + 1, "key");
+    const auto value = input_arg(node, kernel.query + 2, "value");
+    require(query && key && value, node, "attention needs query, key and value");
+    query_ = *query;
+    key_ = *key;
+    value_ = *value;
+    require(meta(query_).rank() == 4 && meta(key_).rank() == 4 && meta(value_).rank() == 4, node,
+            "query, key and value must be [batch, heads, rows, width]");
+    mask_ = input_arg(node, kernel.mask, kernel.mask_name);
+  }
+
+  std::vector<OneDimStrategy> run() {
+    // The gradient of a bias sums over what the bias was broadcast along; it is left whole.
+    const bool bias_gradient = kernel_.backward && node_.outputs.size() > 3 && node_.outputs[3].has_value();
+    if (bias_gradient && mask_) return list_.take();
+    add_shard(kBatch, false);
+    add_shard(kHeads, size_of(meta(query_), kHeads) != size_of(meta(key_), kHeads));
+    if (!bool_arg(node_, kernel_.causal, "is_causal", false)) add_rows();
+    if (kernel_.backward) add_pending();
+    return list_.take();
+  }
+
+ private:
+  const TensorMeta& meta(std::size_t input) const { return input_meta(graph_, node_, input); }
+
+  /// Batch or heads: all tensors that have them are cut. Grouped heads stay with the key head that they share.
+  void add_shard(std::int64_t dim, bool grouped) {
+    const Split split = grouped ? Split::even_shard(dim, std::gcd(size_of(meta(query_), dim), size_of(meta(key_), dim)))
+                                : Split::shard(dim);
+    std::vector<Split> inputs = list_.replicated_inputs();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (mask_ == i) {
+        inputs[i] = broadcast_shard(meta(i), scores(), dim);
+      } else if (meta(i).rank() >= 3) {
+        inputs[i] = split;
+      }
+    }
+    std::vector<Split> outputs = list_.replicated_outputs();
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      if (has_heads(o)) outputs[o] = split;
+    }
+    list_.add(std::move(inputs), std::move(outputs));
+  }
+
+  /// Query rows, with all tensors that have them: each device sees whole keys and values, whose gradients are pending.
+  void add_rows() {
+    const std::int64_t rows = size_of(meta(query_), kRows);
+    std::vector<Split> inputs = list_.replicated_inputs();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (mask_ == i) {
+        inputs[i] = broadcast_shard(meta(i), scores(), kRows);
+      } else if (i != key_ && i != value_ && meta(i).rank() >= 3) {
+        if (size_of(meta(i), kRows) != rows) return;  // a kernel that pads its statistics
+        inputs[i] = Split::shard(kRows);
+      }
+    }
+    std::vector<Split> outputs = list_.replicated_outputs();
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      if (!has_heads(o)) continue;
+      const bool of_keys = kernel_.backward && (o == 1 || o == 2);
+      if (!of_keys && size_of(output_meta(node_, o), kRows) != rows) return;
+      outputs[o] = of_keys ? Split::partial() : Split::shard(kRows);
+    }
+    list_.add(std::move(inputs), std::move(outputs));
+  }
+
+  /// All gradients are linear in the incoming one, which is the first input.
+  void add_pending() {
+    std::vector<Split> inputs = list_.replicated_inputs();
+    inputs[0] = Split::partial();
+    std::vector<Split> outputs = list_.replicated_outputs();
+    for (std::size_t o = 0; o < 3 && o < outputs.size(); ++o) outputs[o] = Split::partial();
+    list_.add(std::move(inputs), std::move(outputs));
+  }
+
+  bool has_heads(std::size_t output) const {
+    return node_.outputs[output].has_value() && node_.outputs[output]->rank() >= 3 &&
+           node_.outputs[output]->shape[0] == size_of(meta(query_), kBatch);
+  }
+
+  TensorMeta scores() const {
+    const std::vector<std::int64_t>& q = meta(query_).shape;
+    return {{q[0], q[1], q[2], size_of(meta(key_), kRows)}, {}, meta(query_).dtype};
+  }
+
+  const Graph& graph_;
+  const Node& node_;
+  const Kernel& kernel_;
+  StrategyList list_;
+  std::size_t query_ = 0;
+  std::size_t key_ = 0;
+  std::size_t value_ = 0;
+  std::optional<std::size_t> mask_;
+};
+
+constexpr std::size_t kByKeyword = 99;
+
+// Signatures: native_functions.yaml of torch 2.13.
+constexpr Kernel kCpu{false, 0, 4, kByKeyword, "attn_mask"};
+constexpr Kernel kCpuBackward{true, 1, 7, kByKeyword, "attn_mask"};
+constexpr Kernel kFlash{false, 0, 4, kByKeyword, "attn_mask"};
+constexpr Kernel kFlashBackward{true, 1, 11, kByKeyword, "attn_mask"};
+constexpr Kernel kEfficient{false, 0, 6, 3, "attn_bias"};
+constexpr Kernel kEfficientBackward{true, 1, 11, 4, "attn_bias"};
+constexpr Kernel kCudnn{false, 0, 6, 3, "attn_bias"};
+constexpr Kernel kCudnnBackward{true, 1, 14, 8, "attn_bias"};
+
+template <const Kernel& kernel>
+std::vector<OneDimStrategy> attention(const Graph& graph, const Node& node) {
+  return Attention(graph, node, kernel).run();
+}
+
+constexpr RuleEntry kRules[] = {
+    {"aten._scaled_dot_product_cudnn_attention.default", attention<kCudnn>},
+    {"aten._scaled_dot_product_cudnn_attention_backward.default", attention<kCudnnBackward>},
+    {"aten._scaled_dot_product_efficient_attention.default", attention<kEfficient>},
+    {"aten._scaled_dot_product_efficient_attention_backward.default", attention<kEfficientBackward>},
+    {"aten._scaled_dot_product_flash_attention.default", attention<kFlash>},
+    {"aten._scaled_dot_product_flash_attention_backward.default", attention<kFlashBackward>},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", attention<kCpu>},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention<kCpuBackward>},
+};
+
+}  // namespace
+
+std::span<const RuleEntry> attention_rules() { return kRules; }
+
+}  // namespace autopar::costs

@@ -1,0 +1,49 @@
+#include <limits>
+#include <vector>
+
+#include "costs/rules/helpers.h"
+#include "costs/rules/rule.h"
+
+/// Sorting, selection and histograms. Dims other than the sorted one are independent.
+namespace autopar::costs {
+namespace {
+
+using Strategies = std::vector<OneDimStrategy>;
+
+constexpr std::size_t kKeywordOnly = std::numeric_limits<std::size_t>::max();
+
+Strategies sorted_along(const Graph& graph, const Node& node, std::size_t dim_at) {
+  StrategyList list(graph, node);
+  const std::int64_t rank = input_meta(graph, node, 0).rank();
+  const std::int64_t along = dim_arg(node, dim_at, "dim", -1, rank);
+  for (std::int64_t dim = 0; dim < rank; ++dim) {
+    if (dim != along) list.add({Split::shard(dim)}, Split::shard(dim));
+  }
+  return list.take();
+}
+
+Strategies sort(const Graph& graph, const Node& node) { return sorted_along(graph, node, 1); }
+Strategies topk(const Graph& graph, const Node& node) { return sorted_along(graph, node, 2); }
+Strategies stable_sort(const Graph& graph, const Node& node) { return sorted_along(graph, node, kKeywordOnly); }
+
+/// histc(self, bins, min, max): counts add up if the range is given; by default it is the data's own.
+Strategies histc(const Graph& graph, const Node& node) {
+  StrategyList list(graph, node);
+  const double low = number_arg(node, 2, "min").value_or(0);
+  const double high = number_arg(node, 3, "max").value_or(0);
+  for (std::int64_t dim = 0; low < high && dim < input_meta(graph, node, 0).rank(); ++dim) {
+    list.add({Split::shard(dim)}, Split::partial());
+  }
+  return list.take();
+}
+
+constexpr RuleEntry kRules[] = {
+    {"aten.argsort.default", sort},    {"aten.histc.default", histc}, {"aten.sort.default", sort},
+    {"aten.sort.stable", stable_sort}, {"aten.topk.default", topk},
+};
+
+}  // namespace
+
+std::span<const RuleEntry> sort_rules() { return kRules; }
+
+}  // namespace autopar::costs
