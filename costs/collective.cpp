@@ -17,7 +17,9 @@ constexpr double kTreeShare = 0.8;
 
 constexpr double kPicosecondsPerSecond = 1e12;
 
-std::int64_t ceil_log2(std::int64_t n) { return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(n - 1))); }
+std::int64_t ceil_log2(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
+}
 
 }  // namespace
 
