@@ -22,6 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxSweeps = 120;
 constexpr std::size_t kRoundings = 8;
+constexpr std::size_t kSmallestBlock = 16;
+constexpr std::size_t kLargestBlock = 64;
+constexpr std::size_t kBlockRows = 20'000;
 
 /// Thrown when the time limit comes.
 struct OutOfTime {};
@@ -80,6 +83,7 @@ class Solver {
     if (root) note_root(part);
     if (!part) return;
     if (!part->core->capacity().empty()) search_among_roundings();
+    if (root) search_neighbourhoods(*part);
     const Cost bound = part->dual->bound();
     for (Cost margin = std::max<Cost>(bound / 1'000'000'000, 1); bound < best_ && !closed(); margin *= 8) {
       const bool last = margin >= kForbidden / 16 || bound + margin >= best_ - 1;
@@ -124,6 +128,49 @@ class Solver {
     const std::optional<Part> part = tighten(std::move(live), best_ - 1, false, false);
     std::int32_t widest = -1;
     if (part) search_pieces(*part, best_ - 1, widest);
+  }
+
+  /// Large-neighbourhood search: frees a connected block of variables at a time, the others keeping the incumbent's
+  /// values, and finds the block's best values exactly. Small blocks first; passes over the network until the largest
+  /// size brings nothing. Blocks that grow too large are left alone: this is for incumbents only.
+  void search_neighbourhoods(const Part& part) {
+    const BlockOptions whole = std::exchange(block_options_, {std::min(block_options_.max_rows, kBlockRows), 0});
+    for (std::size_t size = kSmallestBlock; size <= kLargestBlock && best_ < kForbidden && !closed(); size *= 2) {
+      const Cost before = best_;
+      for (std::size_t seed = 0; seed < part.live.size(); seed += size / 4) {
+        search_block(part, neighbourhood(part, static_cast<std::int32_t>(seed), size));
+      }
+      if (best_ < before) size /= 2;  // again
+    }
+    block_options_ = whole;
+  }
+
+  void search_block(const Part& part, const std::vector<std::int32_t>& block) {
+    LiveValues live(part.live.size());
+    for (std::size_t v = 0; v < live.size(); ++v) live[v] = {incumbent_[v]};
+    for (std::int32_t v : block) {
+      live[ix(v)] = part.live[ix(v)];
+      const auto at = std::lower_bound(live[ix(v)].begin(), live[ix(v)].end(), incumbent_[ix(v)]);
+      if (at == live[ix(v)].end() || *at != incumbent_[ix(v)]) live[ix(v)].insert(at, incumbent_[ix(v)]);
+    }
+    std::int32_t widest = -1;
+    find_within(std::move(live), best_ - 1, widest);
+  }
+
+  /// Open variables around `seed`, breadth first.
+  static std::vector<std::int32_t> neighbourhood(const Part& part, std::int32_t seed, std::size_t size) {
+    std::vector<char> seen(part.live.size(), 0);
+    std::vector<std::int32_t> found{seed};
+    seen[ix(seed)] = 1;
+    for (std::size_t next = 0; next < found.size() && found.size() < size; ++next) {
+      for (std::int32_t edge : part.core->variables()[ix(found[next])].edges) {
+        const std::int32_t other = part.core->other_end(edge, found[next]).variable;
+        if (seen[ix(other)]) continue;
+        seen[ix(other)] = 1;
+        found.push_back(other);
+      }
+    }
+    return found;
   }
 
   /// Makes the best solution of at most `target` among `live` the incumbent, if there is one. Returns false if
@@ -301,6 +348,7 @@ class Solver {
     if (roundings_.size() > kRoundings) roundings_.pop_front();
     if (cost >= best_) return;
     best_ = cost;
+    incumbent_ = assignment;
     solution_.assignment = presolve_->restore(assignment);
     solution_.cost = add(cost, presolve_->constant());
   }
@@ -338,7 +386,8 @@ class Solver {
   Prices prices_;
   std::deque<Assignment> roundings_;  // the last few, within the limit or not
   Solution solution_;
-  Cost best_ = kForbidden;  // of the incumbent, in the reduced network
+  Assignment incumbent_;    // in the reduced network
+  Cost best_ = kForbidden;  // its cost there
   Cost bound_ = 0;          // of the reduced network
   std::int64_t tasks_total_ = 0;
 };
