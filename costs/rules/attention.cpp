@@ -41,13 +41,14 @@ class Attention {
   }
 
   std::vector<OneDimStrategy> run() {
-    // The gradient of a bias sums over what the bias was broadcast along; it is left whole.
-    const bool bias_gradient = kernel_.backward && node_.outputs.size() > 3 && node_.outputs[3].has_value();
-    if (bias_gradient && mask_) return list_.take();
     add_shard(kBatch, false);
     add_shard(kHeads, size_of(meta(query_), kHeads) != size_of(meta(key_), kHeads));
     if (!bool_arg(node_, kernel_.causal, "is_causal", false)) add_rows();
-    if (kernel_.backward) add_pending();
+    if (kernel_.backward) {
+      add_pending_gradient();
+    } else if (number_arg(node_, kernel_.causal - 1, "dropout_p").value_or(0) == 0) {
+      add_pending_values();
+    }
     return list_.take();
   }
 
@@ -68,7 +69,7 @@ class Attention {
     }
     std::vector<Split> outputs = list_.replicated_outputs();
     for (std::size_t o = 0; o < outputs.size(); ++o) {
-      if (has_heads(o)) outputs[o] = split;
+      if (has_heads(o)) outputs[o] = is_bias_gradient(o) ? bias_gradient(inputs) : split;
     }
     list_.add(std::move(inputs), std::move(outputs));
   }
@@ -88,6 +89,10 @@ class Attention {
     std::vector<Split> outputs = list_.replicated_outputs();
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       if (!has_heads(o)) continue;
+      if (is_bias_gradient(o)) {
+        outputs[o] = bias_gradient(inputs);
+        continue;
+      }
       const bool of_keys = kernel_.backward && (o == 1 || o == 2);
       if (!of_keys && size_of(output_meta(node_, o), kRows) != rows) return;
       outputs[o] = of_keys ? Split::partial() : Split::shard(kRows);
@@ -95,18 +100,35 @@ class Attention {
     list_.add(std::move(inputs), std::move(outputs));
   }
 
-  /// All gradients are linear in the incoming one, which is the first input.
-  void add_pending() {
+  /// The output is linear in the values; dropout would drop others from each summand.
+  void add_pending_values() {
     std::vector<Split> inputs = list_.replicated_inputs();
-    inputs[0] = Split::partial();
+    inputs[value_] = Split::partial();
     std::vector<Split> outputs = list_.replicated_outputs();
-    for (std::size_t o = 0; o < 3 && o < outputs.size(); ++o) outputs[o] = Split::partial();
+    outputs[0] = Split::partial();
     list_.add(std::move(inputs), std::move(outputs));
   }
 
+  /// All gradients are linear in the incoming one, which is the first input.
+  void add_pending_gradient() {
+    std::vector<Split> inputs = list_.replicated_inputs();
+    inputs[0] = Split::partial();
+    std::vector<Split> outputs = list_.replicated_outputs();
+    for (Split& output : outputs) output = Split::partial();
+    list_.add(std::move(inputs), std::move(outputs));
+  }
+
+  bool is_bias_gradient(std::size_t output) const { return kernel_.backward && output == 3; }
+
+  /// Cut like the bias or, where the bias was broadcast along what is cut, a sum over the pieces.
+  Split bias_gradient(const std::vector<Split>& inputs) const {
+    const Split bias = mask_ ? inputs[*mask_] : Split::replicate();
+    return bias.placement.is_shard() ? bias : Split::partial();
+  }
+
   bool has_heads(std::size_t output) const {
-    return node_.outputs[output].has_value() && node_.outputs[output]->rank() >= 3 &&
-           node_.outputs[output]->shape[0] == size_of(meta(query_), kBatch);
+    if (!node_.outputs[output]) return false;
+    return node_.outputs[output]->rank() >= 3 || is_bias_gradient(output);
   }
 
   TensorMeta scores() const {

@@ -58,6 +58,8 @@ Strategies convolution_backward(const Graph& graph, const Node& node) {
     list.add({channels, channels, first}, {channels, first, first}, {"convolution_backward_local_groups"});
   }
   list.add({pending, whole, whole}, pending);
+  list.add({whole, pending, whole}, {whole, pending, whole});
+  list.add({whole, whole, pending}, {pending, whole, whole});
   return list.take();
 }
 

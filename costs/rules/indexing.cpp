@@ -1,5 +1,7 @@
 #include <algorithm>
-#include <limits>
+#include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "costs/rules/helpers.h"
@@ -183,8 +185,26 @@ Strategies scatter(const Graph& graph, const Node& node) {
   return list.take();
 }
 
+/// scatter(self, dim, index, value): zeros keep a pending sum pending.
 Strategies scatter_value(const Graph& graph, const Node& node) {
-  return aligned_dims(graph, node, along(graph, node)).take();
+  StrategyList list = aligned_dims(graph, node, along(graph, node));
+  if (number_arg(node, 3, "value") == 0.0) list.add({Split::partial(), Split::replicate()}, Split::partial());
+  return list.take();
+}
+
+/// Whether a scatter_reduce(self, dim, index, src, reduce, include_self) is `reduce`.
+bool reduces_by(const Node& node, std::string_view reduce) {
+  const Arg* given = find_arg(node, 4, "reduce");
+  const std::string* name = given ? std::get_if<std::string>(&given->value) : nullptr;
+  return name != nullptr && *name == reduce;
+}
+
+Strategies scatter_reduce(const Graph& graph, const Node& node) {
+  const std::int64_t dim = along(graph, node);
+  StrategyList list = aligned_dims(graph, node, dim);
+  if (!reduces_by(node, "sum") && !reduces_by(node, "mean")) return list.take();
+  list.add({Split::partial(), Split::replicate(), Split::partial()}, Split::partial());
+  return list.take();
 }
 
 /// scatter_add(self, dim, index, src): linear in both; a cut src adds to a pending self.
@@ -198,16 +218,34 @@ Strategies scatter_add(const Graph& graph, const Node& node) {
   return list.take();
 }
 
-/// index_add(self, dim, index, source)
-Strategies index_add(const Graph& graph, const Node& node) {
+/// index_copy(self, dim, index, source): linear in self and source together.
+StrategyList indexed_rows(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
-  const std::int64_t rank = input_meta(graph, node, 0).rank();
   const std::int64_t dim = along(graph, node);
-  for (std::int64_t other = 0; other < rank; ++other) {
+  for (std::int64_t other = 0; other < input_meta(graph, node, 0).rank(); ++other) {
     if (other != dim) list.add({Split::shard(other), Split::replicate(), Split::shard(other)}, Split::shard(other));
   }
   list.add({Split::partial(), Split::replicate(), Split::partial()}, Split::partial());
-  list.add({Split::partial(), Split::shard(0), Split::shard(dim)}, Split::partial());
+  return list;
+}
+
+Strategies index_copy(const Graph& graph, const Node& node) { return indexed_rows(graph, node).take(); }
+
+/// index_add(self, dim, index, source): a cut source adds to a pending self.
+Strategies index_add(const Graph& graph, const Node& node) {
+  StrategyList list = indexed_rows(graph, node);
+  list.add({Split::partial(), Split::shard(0), Split::shard(along(graph, node))}, Split::partial());
+  return list.take();
+}
+
+/// index_fill(self, dim, index, value)
+Strategies index_fill(const Graph& graph, const Node& node) {
+  StrategyList list(graph, node);
+  const std::int64_t dim = along(graph, node);
+  for (std::int64_t other = 0; other < input_meta(graph, node, 0).rank(); ++other) {
+    if (other != dim) list.add({Split::shard(other), Split::replicate()}, Split::shard(other));
+  }
+  if (number_arg(node, 3, "value") == 0.0) list.add({Split::partial(), Split::replicate()}, Split::partial());
   return list.take();
 }
 
@@ -248,15 +286,20 @@ Strategies one_hot(const Graph& graph, const Node& node) {
 
 constexpr RuleEntry kRules[] = {
     {"aten._index_put_impl.default", index_put},
+    {"aten._unsafe_index.Tensor", index},
+    {"aten._unsafe_index_put.default", index_put},
     {"aten.gather.default", gather},
     {"aten.index.Tensor", index},
     {"aten.index_add.default", index_add},
+    {"aten.index_copy.default", index_copy},
+    {"aten.index_fill.int_Scalar", index_fill},
     {"aten.index_put.default", index_put},
     {"aten.index_select.default", index_select},
     {"aten.one_hot.default", one_hot},
     {"aten.scatter.src", scatter},
     {"aten.scatter.value", scatter_value},
     {"aten.scatter_add.default", scatter_add},
+    {"aten.scatter_reduce.two", scatter_reduce},
     {"aten.select_scatter.default", select_scatter},
     {"aten.slice_scatter.default", slice_scatter},
 };

@@ -1,9 +1,10 @@
+#include <string_view>
 #include <vector>
 
 #include "costs/rules/helpers.h"
 #include "costs/rules/rule.h"
 
-/// Softmax, cross-entropy and mean-squared error. Rows (all dims but the class dim) are independent. What must be known
+/// Softmax, cross-entropy and losses of pairs. Rows (all dims but the class dim) are independent. What must be known
 /// across devices, the number of counted rows or a row's normaliser, is all-reduced inside a local program.
 namespace autopar::costs {
 namespace {
@@ -77,18 +78,20 @@ Strategies nll_loss(const Graph& graph, const Node& node) {
     }
   }
   const std::int64_t classes = rank >= 2 ? 1 : 0;
-  const Split picked = Split::partial();
-  list.add(inputs(Split::shard(classes), Split::replicate(), Split::replicate()), {picked, Split::replicate()},
-           {"nll_loss_sharded"});
+  const std::vector<Split> outputs{Split::partial(), Split::replicate()};
+  list.add(inputs(Split::shard(classes), Split::replicate(), Split::replicate()), outputs, {"nll_loss_sharded"});
+  list.add(inputs(Split::partial(), Split::replicate(), Split::replicate()), outputs);
   return list.take();
 }
 
 /// nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index, total_weight): self only lends its
-/// shape; total_weight is the whole count, so rows are independent and the gradient is linear in grad_output.
+/// shape; a mean divides by total_weight, the whole count, so rows are independent and the gradient is linear in
+/// grad_output. Other reductions do not read total_weight, which may then be what the forward left pending.
 Strategies nll_loss_backward(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
   const std::int64_t rank = input_meta(graph, node, 1).rank();
-  const bool per_row = reduction_arg(node, 4) == Reduction::kNone;
+  const Reduction reduction = reduction_arg(node, 4);
+  const bool per_row = reduction == Reduction::kNone;
   const auto inputs = [&](Split grad, Split self, Split target) {
     std::vector<Split> splits = list.replicated_inputs();
     splits[0] = grad;
@@ -99,7 +102,11 @@ Strategies nll_loss_backward(const Graph& graph, const Node& node) {
   for (std::int64_t dim = 0; rank >= 2 && dim < rank; ++dim) {
     if (dim == 1) continue;
     const Split target = Split::shard(dim == 0 ? 0 : dim - 1);
-    list.add(inputs(per_row ? target : Split::replicate(), Split::shard(dim), target), Split::shard(dim));
+    std::vector<Split> rows = inputs(per_row ? target : Split::replicate(), Split::shard(dim), target);
+    list.add(rows, Split::shard(dim));
+    if (reduction != Reduction::kSum) continue;
+    rows.back() = Split::partial();
+    list.add(rows, Split::shard(dim));
   }
   list.add(inputs(Split::partial(), Split::replicate(), Split::replicate()), Split::partial());
   const std::int64_t classes = rank >= 2 ? 1 : 0;
@@ -108,8 +115,8 @@ Strategies nll_loss_backward(const Graph& graph, const Node& node) {
   return list.take();
 }
 
-/// mse_loss(self, target, reduction)
-Strategies mse_loss(const Graph& graph, const Node& node) {
+/// mse_loss(self, target, reduction) and its like
+Strategies pair_loss(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
   const Reduction reduction = reduction_arg(node, 2);
   for (std::int64_t dim = 0; dim < input_meta(graph, node, 0).rank(); ++dim) {
@@ -123,17 +130,37 @@ Strategies mse_loss(const Graph& graph, const Node& node) {
   return list.take();
 }
 
+/// mse_loss_backward(grad_output, self, target, reduction) and its like. A mean divides by the number of elements,
+/// which the plain op would take from its piece.
+Strategies pair_loss_backward(const Graph& graph, const Node& node) {
+  StrategyList list(graph, node);
+  const Reduction reduction = reduction_arg(node, 3);
+  for (std::int64_t dim = 0; dim < input_meta(graph, node, 1).rank(); ++dim) {
+    const Split split = Split::shard(dim);
+    const Split grad = reduction == Reduction::kNone ? split : Split::replicate();
+    const LocalProgram program{reduction == Reduction::kMean ? "pair_loss_backward_mean" : ""};
+    list.add({grad, split, split}, {split}, program);
+  }
+  list.add({Split::partial(), Split::replicate(), Split::replicate()}, Split::partial());
+  return list.take();
+}
+
 constexpr RuleEntry kRules[] = {
     {"aten._log_softmax.default", log_softmax},
     {"aten._log_softmax_backward_data.default", log_softmax_backward},
     {"aten._safe_softmax.default", safe_softmax},
     {"aten._softmax.default", plain_softmax},
     {"aten._softmax_backward_data.default", plain_softmax_backward},
-    {"aten.mse_loss.default", mse_loss},
+    {"aten.huber_loss.default", pair_loss},
+    {"aten.huber_loss_backward.default", pair_loss_backward},
+    {"aten.mse_loss.default", pair_loss},
+    {"aten.mse_loss_backward.default", pair_loss_backward},
     {"aten.nll_loss2d_backward.default", nll_loss_backward},
     {"aten.nll_loss2d_forward.default", nll_loss},
     {"aten.nll_loss_backward.default", nll_loss_backward},
     {"aten.nll_loss_forward.default", nll_loss},
+    {"aten.smooth_l1_loss.default", pair_loss},
+    {"aten.smooth_l1_loss_backward.default", pair_loss_backward},
 };
 
 }  // namespace

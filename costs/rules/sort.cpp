@@ -24,6 +24,7 @@ Strategies sorted_along(const Graph& graph, const Node& node, std::size_t dim_at
 
 Strategies sort(const Graph& graph, const Node& node) { return sorted_along(graph, node, 1); }
 Strategies topk(const Graph& graph, const Node& node) { return sorted_along(graph, node, 2); }
+Strategies kthvalue(const Graph& graph, const Node& node) { return sorted_along(graph, node, 2); }
 Strategies stable_sort(const Graph& graph, const Node& node) { return sorted_along(graph, node, kKeywordOnly); }
 
 /// histc(self, bins, min, max): counts add up if the range is given; by default it is the data's own.
@@ -37,9 +38,31 @@ Strategies histc(const Graph& graph, const Node& node) {
   return list.take();
 }
 
+/// bucketize(self, boundaries)
+Strategies bucketize(const Graph& graph, const Node& node) {
+  StrategyList list(graph, node);
+  for (std::int64_t dim = 0; dim < input_meta(graph, node, 0).rank(); ++dim) {
+    list.add({Split::shard(dim), Split::replicate()}, Split::shard(dim));
+  }
+  return list.take();
+}
+
+/// searchsorted(sorted_sequence, self): one sequence for all values, or one for each row.
+Strategies searchsorted(const Graph& graph, const Node& node) {
+  StrategyList list(graph, node);
+  if (node.inputs.size() != 2) return list.take();  // with a sorter
+  const std::int64_t rank = input_meta(graph, node, 1).rank();
+  const bool by_row = input_meta(graph, node, 0).rank() > 1;
+  for (std::int64_t dim = 0; dim < rank; ++dim) {
+    list.add({by_row && dim + 1 < rank ? Split::shard(dim) : Split::replicate(), Split::shard(dim)}, Split::shard(dim));
+  }
+  return list.take();
+}
+
 constexpr RuleEntry kRules[] = {
-    {"aten.argsort.default", sort},    {"aten.histc.default", histc}, {"aten.sort.default", sort},
-    {"aten.sort.stable", stable_sort}, {"aten.topk.default", topk},
+    {"aten.argsort.default", sort}, {"aten.argsort.stable", stable_sort}, {"aten.bucketize.Tensor", bucketize},
+    {"aten.histc.default", histc},  {"aten.kthvalue.default", kthvalue},  {"aten.searchsorted.Tensor", searchsorted},
+    {"aten.sort.default", sort},    {"aten.sort.stable", stable_sort},    {"aten.topk.default", topk},
 };
 
 }  // namespace

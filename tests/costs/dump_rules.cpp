@@ -10,8 +10,8 @@
 #include "io/read_model.h"
 
 /// Prints the one-mesh-dim strategies of every node of a model, for the tests that run them: one JSON object a line,
-/// {"key": …, "strategies": [[inputs, outputs], …]}; a split is [placement, units, even]. No rule: "strategies" is
-/// null.
+/// {"key": …, "strategies": [[inputs, outputs, name of the local program], …]}; a split is [placement, units, even]. No
+/// rule: "strategies" is null.
 namespace autopar::costs {
 namespace {
 
@@ -30,7 +30,8 @@ void print_rules(const Graph& graph) {
     if (const Rule rule = find_rule(node.op)) {
       std::vector<std::string> items;
       for (const OneDimStrategy& strategy : rule(graph, node)) {
-        items.push_back(fmt::format("[{}, {}]", text(strategy.inputs), text(strategy.outputs)));
+        items.push_back(
+            fmt::format(R"([{}, {}, "{}"])", text(strategy.inputs), text(strategy.outputs), strategy.program.name));
       }
       strategies = fmt::format("[{}]", fmt::join(items, ", "));
     }

@@ -12,9 +12,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 
 INF = math.inf
+RANDOM = "bernoulli native_dropout normal_functional rand rand_like randn randn_like uniform".split()
 END = 2**63 - 1
+
+
+def overload(name: str) -> Any:
+    """The op "aten.mm.default", or what torch computes it by where it has no kernel on the CPU."""
+    namespace, packet, variant = name.split(".")
+    op = getattr(getattr(getattr(torch.ops, namespace), packet), variant)
+    return decomposition_table[op] if packet == "_fused_rms_norm_backward" else op
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,11 +32,18 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def random(self) -> bool:
+        """Whether the outputs are drawn anew on every run."""
+        return self.op.split(".")[1] in RANDOM
+
+    @property
+    def overload(self) -> Any:
+        return overload(self.op)
+
     def run(self, args: Any = None, kwargs: Any = None) -> list[Any]:
         """Outputs of the op on these arguments, or on others in their place."""
-        namespace, name, overload = self.op.split(".")
-        op = getattr(getattr(getattr(torch.ops, namespace), name), overload)
-        out = op(*(self.args if args is None else args), **(self.kwargs if kwargs is None else kwargs))
+        out = self.overload(*(self.args if args is None else args), **(self.kwargs if kwargs is None else kwargs))
         return list(out) if isinstance(out, (tuple, list)) else [out]
 
 

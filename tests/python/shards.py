@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import torch
 from torch import Tensor
@@ -39,14 +39,16 @@ def shares(tensor: Tensor, count: int) -> list[Tensor]:
 
 
 def cut(tensor: Tensor, placement: str, count: int) -> list[Tensor]:
-    """The local tensors along one mesh dim. Pieces are contiguous, as after a redistribution."""
+    """The local tensors along one mesh dim. Pieces are dense and have the dims in the tensor's order."""
     if placement == "R":
         return [tensor] * count
     if placement == "P(sum)":
         return shares(tensor, count)
     dim = int(placement[2:-1])
     pieces = torch.split(tensor, piece_sizes(tensor.shape[dim], count), dim)
-    return [piece.contiguous() if tensor.is_contiguous() else piece.t().contiguous().t() for piece in pieces]
+    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    back = sorted(range(tensor.dim()), key=order.__getitem__)
+    return [piece.permute(order).contiguous().permute(back) for piece in pieces]
 
 
 def cut_on_mesh(tensor: Tensor, placements: list[str], mesh: Coordinate) -> dict[Coordinate, Tensor]:
@@ -115,9 +117,9 @@ def local_shape(shape: list[int], placements: list[str], mesh: Coordinate, coord
 def fits(tensor: Tensor, splits: list[Split], mesh: Coordinate) -> bool:
     """Whether the mesh leaves no device without a piece and keeps what the splits ask for (costs/strategy.h)."""
     placements = [split.placement for split in splits]
-    last = tuple(count - 1 for count in mesh)
-    if 0 in local_shape(list(tensor.shape), placements, mesh, last) and tensor.numel() > 0:
-        return False
+    for device in product(*map(range, mesh)) if tensor.numel() > 0 else ():
+        if 0 in local_shape(list(tensor.shape), placements, mesh, device):
+            return False
     for split in splits:
         if split.dim is None:
             continue

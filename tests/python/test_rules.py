@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 import torch
-from op_cases import Call, all_calls, call, real, words
-from shards import Split, cut_on_mesh, equal, fits, join_on_mesh, local_shape
+from layer_cases import layer_calls
+from local_programs import Running, Site, run_local
+from op_cases import Call, all_calls, call, real
+from shards import Coordinate, Split, cut_on_mesh, equal, fits, join_on_mesh, local_shape
 from torch import Tensor
 
-CALLS = all_calls()
+CALLS = [*all_calls(), *layer_calls()]
 MESHES = ((2,), (3,), (4,), (6,), (2, 2), (2, 3))
-# Position of the argument that holds the output's sizes; the program that runs a plan makes them local.
-SIZES = dict.fromkeys(words("zeros ones full empty.memory_format"), 0) | dict.fromkeys(
-    words("view _unsafe_view reshape expand select_backward slice_backward new_zeros new_ones new_full new_empty"), 1
-)
+Side = list[Split]
+Strategy = tuple[Side, Side, str]  # splits of inputs and outputs, name of the local program
 
 
 def tensors(argument: Any) -> list[Tensor]:
@@ -75,7 +75,7 @@ def model_of(calls: list[Call]) -> dict[str, Any]:
         kwargs = {key: literal(value, refs) for key, value in one.kwargs.items()}
         nodes.append(
             {"key": str(index), "op": one.op, "args": args, "kwargs": kwargs}
-            | {"outputs": [meta(output) for output in one.run()], "module": "", "phase": "forward"}
+            | {"outputs": [None if output is None else meta(output) for output in one.run()], "module": "", "phase": "forward"}
         )
     outputs = [{"ref": "0", "role": "output"}]
     head = {"format": "autopar-model", "version": 1, "name": "ops", "producer": "test", "graph_hash": "sha256:0"}
@@ -92,46 +92,86 @@ def dump_rules() -> str | None:
     return os.environ.get("AUTOPAR_DUMP_RULES") or (str(built[0]) if built else None)
 
 
+def rules_of(program: str, model: dict[str, Any], folder: Path) -> list[list[Strategy] | None]:
+    """The strategies of each node of a model; None where an op has no rule."""
+    path = folder / "model.json"
+    path.write_text(json.dumps(model))
+    lines = subprocess.run([program, path], check=True, capture_output=True, text=True).stdout.splitlines()
+    found = [json.loads(line)["strategies"] for line in lines]
+
+    def side(raw: list[Any]) -> Side:
+        return [split(one) for one in raw]
+
+    return [
+        None if listed is None else [(side(ins), side(outs), name) for ins, outs, name in listed] for listed in found
+    ]
+
+
 @pytest.fixture(scope="session")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """Per call, its strategies as (splits of inputs, splits of outputs)."""
+    """Per call, its strategies."""
     program = dump_rules()
     if program is None:
         pytest.skip("dump_rules is not built; AUTOPAR_DUMP_RULES can name it")
-    path: Path = tmp_path_factory.mktemp("rules") / "model.json"
-    path.write_text(json.dumps(model_of(CALLS)))
-    lines = subprocess.run([program, path], check=True, capture_output=True, text=True).stdout.splitlines()
-    found = [json.loads(line)["strategies"] for line in lines]
-    return [[[[split(one) for one in side] for side in strategy] for strategy in listed] for listed in found]
+    return rules_of(program, model_of(CALLS), tmp_path_factory.mktemp("rules"))
 
 
-def check(call: Call, expected: list[Tensor], strategies: tuple[Any, ...], mesh: tuple[int, ...]) -> bool:
+def run_devices(running: dict[Coordinate, Running], mesh: Coordinate) -> dict[Coordinate, list[Any]]:
+    """Runs the devices' programs side by side: all of them reach an all-reduce, or none does."""
+    results: dict[Coordinate, list[Any]] = {}
+    answers: dict[Coordinate, Tensor | None] = dict.fromkeys(running)
+    while len(results) < len(running):
+        asked = {}
+        for device, program in running.items():
+            try:
+                asked[device] = program.send(answers[device])  # type: ignore[arg-type]
+            except StopIteration as stop:
+                results[device] = stop.value
+        assert not asked or not results, "devices disagree on how many all-reduces there are"
+        for device, one in asked.items():
+            group = [
+                asked[(*device[: one.mesh_dim], i, *device[one.mesh_dim + 1 :])] for i in range(mesh[one.mesh_dim])
+            ]
+            stack = torch.stack([other.tensor for other in group])
+            answers[device] = stack.amax(0) if one.reduce == "max" else stack.sum(0)
+    return results
+
+
+def check(call: Call, expected: list[Tensor | None], strategies: tuple[Strategy, ...], mesh: Coordinate) -> bool:
     """Runs one strategy per mesh dim; False if the mesh does not allow them."""
     whole = tensors([call.args, call.kwargs])
     splits_in = [[strategy[0][i] for strategy in strategies] for i in range(len(whole))]
     splits_out = [[strategy[1][o] for strategy in strategies] for o in range(len(expected))]
     if not all(fits(tensor, splits, mesh) for tensor, splits in zip(whole, splits_in, strict=True)):
         return False
-    if not all(fits(tensor, splits, mesh) for tensor, splits in zip(expected, splits_out, strict=True)):
+    if not all(out is None or fits(out, splits, mesh) for out, splits in zip(expected, splits_out, strict=True)):
         return False
     placed_in = [[one.placement for one in splits] for splits in splits_in]
     placed_out = [[one.placement for one in splits] for splits in splits_out]
     local_in = [cut_on_mesh(tensor, placed, mesh) for tensor, placed in zip(whole, placed_in, strict=True)]
-    local_out: list[dict[tuple[int, ...], Tensor]] = [{} for _ in expected]
+    running = {}
     for device in product(*map(range, mesh)):
         args, kwargs = replace([call.args, call.kwargs], iter([pieces[device] for pieces in local_in]))
-        position = SIZES.get(call.op.removeprefix("aten.").removesuffix(".default"))
-        if position is not None:
-            args[position] = local_shape(list(expected[0].shape), placed_out[0], mesh, device)
-        results = call.run(args, kwargs)
-        assert len(results) == len(expected)
-        for result, pieces, whole_result, placed in zip(results, local_out, expected, placed_out, strict=True):
-            assert list(result.shape) == local_shape(list(whole_result.shape), placed, mesh, device)
-            pieces[device] = result
-    if "empty" in call.op:
-        return True  # no values to compare
-    for pieces, whole_result, placed in zip(local_out, expected, placed_out, strict=True):
-        assert equal(join_on_mesh(pieces, placed, mesh), whole_result), (placed_in, placed_out, mesh)
+        site = Site(
+            op=call.op,
+            mesh=mesh,
+            device=device,
+            programs=tuple(strategy[2] for strategy in strategies),
+            shapes_in=[list(tensor.shape) for tensor in whole],
+            placed_in=placed_in,
+            shapes_out=[[] if out is None else list(out.shape) for out in expected],
+            placed_out=placed_out,
+        )
+        running[device] = run_local(site, args, kwargs)
+    results = run_devices(running, mesh)
+    for o, (out, placed) in enumerate(zip(expected, placed_out, strict=True)):
+        if out is None:
+            continue
+        pieces = {device: local[o] for device, local in results.items()}
+        for device, local in pieces.items():
+            assert list(local.shape) == local_shape(list(out.shape), placed, mesh, device), (placed_in, placed_out)
+        if not call.random and "empty" not in call.op:  # else there are no values to compare
+            assert equal(join_on_mesh(pieces, placed, mesh), out), (placed_in, placed_out, mesh)
     return True
 
 
@@ -159,6 +199,6 @@ def test_pieces_make_the_whole(rules: list[Any], index: int) -> None:
     ids=lambda value: value.op if isinstance(value, Call) else str(value),
 )
 def test_wrong_strategies_are_caught(call: Call, inputs: list[str], outputs: list[str]) -> None:
-    sides = [[Split(placement=one, units=0, even=False) for one in side] for side in (inputs, outputs)]
+    before, after = ([Split(placement=one, units=0, even=False) for one in side] for side in (inputs, outputs))
     with pytest.raises((AssertionError, RuntimeError)):
-        check(call, call.run(), (sides,), (2,))
+        check(call, call.run(), ((before, after, ""),), (2,))
