@@ -1,7 +1,7 @@
 """Checks the picture of dependencies in README.md against the includes of the sources.
 
-    check_includes.py ROOT          exits 1 and names every include that goes against the direction
-    check_includes.py --self-test   shows that it can fail
+check_includes.py ROOT          exits 1 and names every include that goes against the direction
+check_includes.py --self-test   shows that it can fail
 """
 
 import re
