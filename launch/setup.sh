@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what a bare Debian 12 or Ubuntu machine lacks: packages by apt, and a Python environment in .venv.
+# Installs what a bare Debian 12 or Ubuntu 24.04 machine lacks: packages by apt, and a Python environment in .venv.
 # A second run finds everything there and does nothing.
 #
 #   launch/setup.sh          what is needed to build, test and run
@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 packages=(g++ cmake ninja-build git pkg-config
   libopenmpi-dev openmpi-bin libboost-mpi-dev libboost-serialization-dev libcereal-dev libtbb-dev
   libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev zlib1g-dev libxxhash-dev
-  libgtest-dev libgmock-dev python3 python3-dev python3-venv)
+  libgtest-dev libgmock-dev python3 python3-venv)
 # Replay compares what PyTorch runs with the plan, op by op, so the version of PyTorch is part of the contract.
 requirements=(torch==2.13.0 transformers numpy -e ".[export,examples,dev]")
 
