@@ -7,7 +7,8 @@
 #include "costs/rules/rule.h"
 
 /// Scaled dot-product attention in all of torch's kernels. Batches and heads are independent of each other. Query rows
-/// are too, unless a causal mask tells them apart by position; keys and values must be whole for each of them.
+/// are too, unless a causal mask tells them apart by position; keys and values must be whole for each of them. In the
+/// backward pass, where the statistics of whole rows are known, keys are independent as well.
 namespace autopar::costs {
 namespace {
 
@@ -19,6 +20,8 @@ constexpr std::int64_t kRows = 2;
 struct Kernel {
   bool backward = false;
   std::size_t query = 0;       ///< position of query; key and value follow
+  std::size_t output = 0;      ///< backward: position of what the forward gave
+  std::size_t dropout = 0;     ///< position of dropout_p
   std::size_t causal = 0;      ///< position of is_causal
   std::size_t mask = 0;        ///< position of the mask or bias; beyond all arguments: by keyword or none
   std::string_view mask_name;  ///< "attn_mask" or "attn_bias"
@@ -38,17 +41,23 @@ class Attention {
     require(meta(query_).rank() == 4 && meta(key_).rank() == 4 && meta(value_).rank() == 4, node,
             "query, key and value must be [batch, heads, rows, width]");
     mask_ = input_arg(node, kernel.mask, kernel.mask_name);
+    if (!kernel.backward) return;
+    // Gradients of query, key and value, and of a bias.
+    require(node.outputs.size() == 3 || node.outputs.size() == 4, node, "must have three or four outputs");
+    const auto output = input_arg(node, kernel.output, "out");
+    require(output.has_value(), node, "the gradient of attention needs its output");
+    output_ = *output;
   }
 
   std::vector<OneDimStrategy> run() {
     add_shard(kBatch, false);
     add_shard(kHeads, size_of(meta(query_), kHeads) != size_of(meta(key_), kHeads));
-    if (!bool_arg(node_, kernel_.causal, "is_causal", false)) add_rows();
-    if (kernel_.backward) {
-      add_pending_gradient();
-    } else if (number_arg(node_, kernel_.causal - 1, "dropout_p").value_or(0) == 0) {
-      add_pending_values();
-    }
+    const bool causal = bool_arg(node_, kernel_.causal, "is_causal", false);
+    const bool dropout = number_arg(node_, kernel_.dropout, "dropout_p").value_or(0) != 0;
+    if (!causal) add_rows();
+    if (!causal && !dropout && kernel_.backward) add_columns();
+    if (kernel_.backward) add_pending_gradient();
+    if (!dropout) add_pending_values();
     return list_.take();
   }
 
@@ -100,12 +109,31 @@ class Attention {
     list_.add(std::move(inputs), std::move(outputs));
   }
 
-  /// The output is linear in the values; dropout would drop others from each summand.
-  void add_pending_values() {
+  /// Keys and values of a backward pass. Dropout tells them apart by position.
+  void add_columns() {
     std::vector<Split> inputs = list_.replicated_inputs();
-    inputs[value_] = Split::partial();
+    inputs[key_] = inputs[value_] = Split::shard(kRows);
+    if (mask_) inputs[*mask_] = broadcast_shard(meta(*mask_), scores(), kRows + 1);
     std::vector<Split> outputs = list_.replicated_outputs();
     outputs[0] = Split::partial();
+    outputs[1] = outputs[2] = Split::shard(kRows);
+    if (outputs.size() > 3) outputs[3] = bias_gradient(inputs);
+    list_.add(std::move(inputs), std::move(outputs));
+  }
+
+  /// The output is linear in the values, and gradients of scores are linear in values and output together. Dropout
+  /// could drop others from each summand.
+  void add_pending_values() {
+    std::vector<Split> inputs = list_.replicated_inputs();
+    std::vector<Split> outputs(node_.outputs.size(), Split::partial());
+    inputs[value_] = Split::partial();
+    if (kernel_.backward) {
+      inputs[output_] = Split::partial();
+      outputs[2] = Split::replicate();
+    } else {
+      outputs = list_.replicated_outputs();
+      outputs[0] = Split::partial();
+    }
     list_.add(std::move(inputs), std::move(outputs));
   }
 
@@ -143,20 +171,21 @@ class Attention {
   std::size_t query_ = 0;
   std::size_t key_ = 0;
   std::size_t value_ = 0;
+  std::size_t output_ = 0;  ///< backward: what the forward gave
   std::optional<std::size_t> mask_;
 };
 
 constexpr std::size_t kByKeyword = 99;
 
 // Signatures: native_functions.yaml of torch 2.13.
-constexpr Kernel kCpu{false, 0, 4, kByKeyword, "attn_mask"};
-constexpr Kernel kCpuBackward{true, 1, 7, kByKeyword, "attn_mask"};
-constexpr Kernel kFlash{false, 0, 4, kByKeyword, "attn_mask"};
-constexpr Kernel kFlashBackward{true, 1, 11, kByKeyword, "attn_mask"};
-constexpr Kernel kEfficient{false, 0, 6, 3, "attn_bias"};
-constexpr Kernel kEfficientBackward{true, 1, 11, 4, "attn_bias"};
-constexpr Kernel kCudnn{false, 0, 6, 3, "attn_bias"};
-constexpr Kernel kCudnnBackward{true, 1, 14, 8, "attn_bias"};
+constexpr Kernel kCpu{false, 0, 0, 3, 4, kByKeyword, "attn_mask"};
+constexpr Kernel kCpuBackward{true, 1, 4, 6, 7, kByKeyword, "attn_mask"};
+constexpr Kernel kFlash{false, 0, 0, 3, 4, kByKeyword, "attn_mask"};
+constexpr Kernel kFlashBackward{true, 1, 4, 10, 11, kByKeyword, "attn_mask"};
+constexpr Kernel kEfficient{false, 0, 0, 5, 6, 3, "attn_bias"};
+constexpr Kernel kEfficientBackward{true, 1, 5, 9, 11, 4, "attn_bias"};
+constexpr Kernel kCudnn{false, 0, 0, 5, 6, 3, "attn_bias"};
+constexpr Kernel kCudnnBackward{true, 1, 4, 13, 14, 8, "attn_bias"};
 
 template <const Kernel& kernel>
 std::vector<OneDimStrategy> attention(const Graph& graph, const Node& node) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -199,11 +200,20 @@ bool reduces_by(const Node& node, std::string_view reduce) {
   return name != nullptr && *name == reduce;
 }
 
+/// Sums and means are linear in self and src together. Where self takes part, cut rows of src give pending results.
 Strategies scatter_reduce(const Graph& graph, const Node& node) {
   const std::int64_t dim = along(graph, node);
   StrategyList list = aligned_dims(graph, node, dim);
-  if (!reduces_by(node, "sum") && !reduces_by(node, "mean")) return list.take();
-  list.add({Split::partial(), Split::replicate(), Split::partial()}, Split::partial());
+  const bool aligned_rows = size_of(input_meta(graph, node, 1), dim) == size_of(input_meta(graph, node, 2), dim);
+  const bool with_self = aligned_rows && bool_arg(node, 5, "include_self", true);
+  const Split rows = Split::shard(dim);
+  if (reduces_by(node, "sum") || reduces_by(node, "mean")) {
+    list.add({Split::partial(), Split::replicate(), Split::partial()}, Split::partial());
+  }
+  if (with_self && reduces_by(node, "sum")) list.add({Split::partial(), rows, rows}, Split::partial());
+  for (const auto& [name, op] : {std::pair{"amax", ReduceOp::kMax}, std::pair{"amin", ReduceOp::kMin}}) {
+    if (with_self && reduces_by(node, name)) list.add({Split::replicate(), rows, rows}, Split::partial(op));
+  }
   return list.take();
 }
 

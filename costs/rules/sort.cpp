@@ -38,12 +38,13 @@ Strategies histc(const Graph& graph, const Node& node) {
   return list.take();
 }
 
-/// bucketize(self, boundaries)
+/// bucketize(self, boundaries): counts the boundaries below each element.
 Strategies bucketize(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
   for (std::int64_t dim = 0; dim < input_meta(graph, node, 0).rank(); ++dim) {
     list.add({Split::shard(dim), Split::replicate()}, Split::shard(dim));
   }
+  list.add({Split::replicate(), Split::shard(0)}, Split::partial());
   return list.take();
 }
 
@@ -56,6 +57,7 @@ Strategies searchsorted(const Graph& graph, const Node& node) {
   for (std::int64_t dim = 0; dim < rank; ++dim) {
     list.add({by_row && dim + 1 < rank ? Split::shard(dim) : Split::replicate(), Split::shard(dim)}, Split::shard(dim));
   }
+  list.add({Split::shard(input_meta(graph, node, 0).rank() - 1), Split::replicate()}, Split::partial());
   return list.take();
 }
 

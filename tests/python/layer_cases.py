@@ -45,6 +45,39 @@ def attention() -> list[Call]:
     return calls
 
 
+def cuda_attention() -> list[Call]:
+    calls = []
+    for heads, causal, bias in (
+        (6, True, None),
+        (12, False, None),
+        (6, False, real(4, 6, 12, 12)),
+        (12, False, real(1, 12, 1, 12)),
+        (6, False, real(12, 12)),
+        (6, True, real(12, 1)),
+    ):
+        qkv = (real(4, heads, 12, 8), real(4, 6, 12, 8), real(4, 6, 12, 8))
+        grad = real(4, heads, 12, 8)
+        name = "_scaled_dot_product_efficient_attention"
+        forward = call(name, *qkv, bias, True, 0.0, causal)
+        saved = forward.run()
+        mask = [True, True, True, bias is not None]
+        calls += [forward, call(f"{name}_backward", grad, *qkv, bias, *saved, 0.0, mask, causal)]
+        calls.append(call(f"{name}_backward", grad, *qkv, bias, *saved, 0.0, [True, False, True, False], causal))
+        name = "_scaled_dot_product_cudnn_attention"
+        forward = call(name, *qkv, bias, True, 0.0, causal)
+        out, statistics, *_, seed, offset, _ = forward.run()
+        backward = (f"{name}_backward", grad, *qkv, out, statistics, seed, offset, bias, None, None, 12, 12, 0.0)
+        calls += [forward, call(*backward, causal)]
+        if bias is not None:
+            continue
+        name = "_scaled_dot_product_flash_attention"
+        forward = call(name, *qkv, 0.0, causal)
+        out, statistics, *_, seed, offset, _ = forward.run()
+        backward = (f"{name}_backward", grad, *qkv, out, statistics, None, None, 12, 12, 0.0)
+        calls += [forward, call(*backward, causal, seed, offset, scale=None)]
+    return calls
+
+
 def normalization() -> list[Call]:
     calls = []
     x, weight, bias = real(6, 12, 4), real(4), real(4)
@@ -204,7 +237,7 @@ def indexing() -> list[Call]:
         call("slice_scatter", x, real(6, 6, 4), 0, 0, None, 2),
         call("one_hot", below(6, 12, 6), 6),
         call("bucketize.Tensor", x, distinct(6).sort().values),
-        call("searchsorted.Tensor", distinct(6), x),
+        call("searchsorted.Tensor", distinct(6).sort().values, x),
         call("searchsorted.Tensor", real(12, 6).sort().values, real(12, 6)),
     ]
 
@@ -271,5 +304,5 @@ def random() -> list[Call]:
 
 def layer_calls() -> list[Call]:
     torch.manual_seed(1)
-    families = (attention, normalization, softmax, cross_entropy, embedding, advanced_indexing, indexing)
+    families = (attention, cuda_attention, normalization, softmax, cross_entropy, embedding, advanced_indexing, indexing)
     return [one for family in (*families, scans_and_sorts, convolution, random) for one in family()]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from op_cases import overload
+from op_cases import bind, overload
 from shards import Coordinate, local_shape, piece_sizes
 from torch import Tensor
 
@@ -73,19 +73,6 @@ def piece(size: int, placements: list[str], dim: int, mesh: Coordinate, device: 
 def schema(name: str) -> Any:
     namespace, packet, variant = name.split(".")
     return getattr(getattr(getattr(torch.ops, namespace), packet), variant)._schema
-
-
-def bind(op: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """All arguments by name, defaults included."""
-    bound = {}
-    for position, argument in enumerate(schema(op).arguments):
-        if position < len(args):
-            bound[argument.name] = args[position]
-        elif argument.name in kwargs:
-            bound[argument.name] = kwargs[argument.name]
-        elif argument.has_default_value():
-            bound[argument.name] = argument.default_value
-    return bound
 
 
 def outputs(result: Any) -> list[Any]:
@@ -240,7 +227,7 @@ PROGRAMS = {
 
 def run_local(site: Site, args: list[Any], kwargs: dict[str, Any]) -> Running:
     """Outputs of the node on the local tensors `args` and `kwargs`."""
-    bound = bind(site.op, args, kwargs)
+    bound = bind(schema(site.op), args, kwargs)
     # All programs of one op are one function, which asks the site along which mesh dims each of them runs.
     names = {name for name in site.programs if name}
     if not names:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from attention_kernels import FORMULAS
 from torch import Tensor
 from torch._decomp import decomposition_table
 
@@ -23,7 +24,22 @@ def overload(name: str) -> Any:
     """The op "aten.mm.default", or what torch computes it by where it has no kernel on the CPU."""
     namespace, packet, variant = name.split(".")
     op = getattr(getattr(getattr(torch.ops, namespace), packet), variant)
+    if formula := FORMULAS.get(packet):
+        return lambda *args, **kwargs: formula(bind(op._schema, args, kwargs))
     return decomposition_table[op] if packet == "_fused_rms_norm_backward" else op
+
+
+def bind(schema: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments by name, defaults included."""
+    bound = {}
+    for position, argument in enumerate(schema.arguments):
+        if position < len(args):
+            bound[argument.name] = args[position]
+        elif argument.name in kwargs:
+            bound[argument.name] = kwargs[argument.name]
+        elif argument.has_default_value():
+            bound[argument.name] = argument.default_value
+    return bound
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,109 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from itertools import product
-from pathlib import Path
 from typing import Any
 
+import attention_kernels
 import pytest
 import torch
 from layer_cases import layer_calls
-from local_programs import Running, Site, run_local
 from op_cases import Call, all_calls, call, real
-from shards import Coordinate, Split, cut_on_mesh, equal, fits, join_on_mesh, local_shape
-from torch import Tensor
+from rule_check import check, dump_rules, model_of, rules_of
+from shards import Split, equal
 
 CALLS = [*all_calls(), *layer_calls()]
 MESHES = ((2,), (3,), (4,), (6,), (2, 2), (2, 3))
-Side = list[Split]
-Strategy = tuple[Side, Side, str]  # splits of inputs and outputs, name of the local program
-
-
-def tensors(argument: Any) -> list[Tensor]:
-    if isinstance(argument, Tensor):
-        return [argument]
-    if isinstance(argument, dict):
-        argument = argument.values()
-    elif not isinstance(argument, (list, tuple)):
-        return []
-    return [tensor for item in argument for tensor in tensors(item)]
-
-
-def replace(argument: Any, values: Any) -> Any:
-    """The argument with its tensors taken from the iterator `values` instead."""
-    if isinstance(argument, Tensor):
-        return next(values)
-    if isinstance(argument, dict):
-        return {key: replace(item, values) for key, item in argument.items()}
-    if isinstance(argument, (list, tuple)):
-        return [replace(item, values) for item in argument]
-    return argument
-
-
-def meta(tensor: Tensor) -> dict[str, Any]:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return {"shape": list(tensor.shape), "stride": list(tensor.stride()), "dtype": dtype}
-
-
-def literal(argument: Any, refs: Any) -> Any:
-    """An argument as model.json writes it."""
-    if isinstance(argument, Tensor):
-        return {"ref": next(refs)}
-    if isinstance(argument, (list, tuple)):
-        return [literal(item, refs) for item in argument]
-    if isinstance(argument, torch.dtype):
-        return {"dtype": str(argument).removeprefix("torch.")}
-    if isinstance(argument, float) and abs(argument) == float("inf"):
-        return {"float": str(argument)}
-    return argument
-
-
-def model_of(calls: list[Call]) -> dict[str, Any]:
-    inputs: list[dict[str, Any]] = []
-    nodes: list[dict[str, Any]] = []
-    for index, one in enumerate(calls):
-        keys = []
-        for tensor in tensors([one.args, one.kwargs]):
-            keys.append(f"input.{len(inputs)}")
-            inputs.append({"key": keys[-1], "role": "input", "name": keys[-1], **meta(tensor)})
-        refs = iter(keys)
-        args = [literal(argument, refs) for argument in one.args]
-        kwargs = {key: literal(value, refs) for key, value in one.kwargs.items()}
-        nodes.append(
-            {"key": str(index), "op": one.op, "args": args, "kwargs": kwargs}
-            | {"outputs": [None if output is None else meta(output) for output in one.run()], "module": "", "phase": "forward"}
-        )
-    outputs = [{"ref": "0", "role": "output"}]
-    head = {"format": "autopar-model", "version": 1, "name": "ops", "producer": "test", "graph_hash": "sha256:0"}
-    return head | {"inputs": inputs, "nodes": nodes, "outputs": outputs}
-
-
-def split(raw: list[Any]) -> Split:
-    return Split(placement=raw[0], units=raw[1], even=raw[2])
-
-
-def dump_rules() -> str | None:
-    """The program of tests/costs/dump_rules.cpp: named by the environment, or of any build preset."""
-    built = sorted(Path(__file__).parents[2].glob("build/*/tests/dump_rules"))
-    return os.environ.get("AUTOPAR_DUMP_RULES") or (str(built[0]) if built else None)
-
-
-def rules_of(program: str, model: dict[str, Any], folder: Path) -> list[list[Strategy] | None]:
-    """The strategies of each node of a model; None where an op has no rule."""
-    path = folder / "model.json"
-    path.write_text(json.dumps(model))
-    lines = subprocess.run([program, path], check=True, capture_output=True, text=True).stdout.splitlines()
-    found = [json.loads(line)["strategies"] for line in lines]
-
-    def side(raw: list[Any]) -> Side:
-        return [split(one) for one in raw]
-
-    return [
-        None if listed is None else [(side(ins), side(outs), name) for ins, outs, name in listed] for listed in found
-    ]
 
 
 @pytest.fixture(scope="session")
@@ -112,67 +22,8 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Per call, its strategies."""
     program = dump_rules()
     if program is None:
-        pytest.skip("dump_rules is not built; AUTOPAR_DUMP_RULES can name it")
+        pytest.skip("dump_rules is not built; AUTOPAR_BUILD_DIR can name the build folder")
     return rules_of(program, model_of(CALLS), tmp_path_factory.mktemp("rules"))
-
-
-def run_devices(running: dict[Coordinate, Running], mesh: Coordinate) -> dict[Coordinate, list[Any]]:
-    """Runs the devices' programs side by side: all of them reach an all-reduce, or none does."""
-    results: dict[Coordinate, list[Any]] = {}
-    answers: dict[Coordinate, Tensor | None] = dict.fromkeys(running)
-    while len(results) < len(running):
-        asked = {}
-        for device, program in running.items():
-            try:
-                asked[device] = program.send(answers[device])  # type: ignore[arg-type]
-            except StopIteration as stop:
-                results[device] = stop.value
-        assert not asked or not results, "devices disagree on how many all-reduces there are"
-        for device, one in asked.items():
-            group = [
-                asked[(*device[: one.mesh_dim], i, *device[one.mesh_dim + 1 :])] for i in range(mesh[one.mesh_dim])
-            ]
-            stack = torch.stack([other.tensor for other in group])
-            answers[device] = stack.amax(0) if one.reduce == "max" else stack.sum(0)
-    return results
-
-
-def check(call: Call, expected: list[Tensor | None], strategies: tuple[Strategy, ...], mesh: Coordinate) -> bool:
-    """Runs one strategy per mesh dim; False if the mesh does not allow them."""
-    whole = tensors([call.args, call.kwargs])
-    splits_in = [[strategy[0][i] for strategy in strategies] for i in range(len(whole))]
-    splits_out = [[strategy[1][o] for strategy in strategies] for o in range(len(expected))]
-    if not all(fits(tensor, splits, mesh) for tensor, splits in zip(whole, splits_in, strict=True)):
-        return False
-    if not all(out is None or fits(out, splits, mesh) for out, splits in zip(expected, splits_out, strict=True)):
-        return False
-    placed_in = [[one.placement for one in splits] for splits in splits_in]
-    placed_out = [[one.placement for one in splits] for splits in splits_out]
-    local_in = [cut_on_mesh(tensor, placed, mesh) for tensor, placed in zip(whole, placed_in, strict=True)]
-    running = {}
-    for device in product(*map(range, mesh)):
-        args, kwargs = replace([call.args, call.kwargs], iter([pieces[device] for pieces in local_in]))
-        site = Site(
-            op=call.op,
-            mesh=mesh,
-            device=device,
-            programs=tuple(strategy[2] for strategy in strategies),
-            shapes_in=[list(tensor.shape) for tensor in whole],
-            placed_in=placed_in,
-            shapes_out=[[] if out is None else list(out.shape) for out in expected],
-            placed_out=placed_out,
-        )
-        running[device] = run_local(site, args, kwargs)
-    results = run_devices(running, mesh)
-    for o, (out, placed) in enumerate(zip(expected, placed_out, strict=True)):
-        if out is None:
-            continue
-        pieces = {device: local[o] for device, local in results.items()}
-        for device, local in pieces.items():
-            assert list(local.shape) == local_shape(list(out.shape), placed, mesh, device), (placed_in, placed_out)
-        if not call.random and "empty" not in call.op:  # else there are no values to compare
-            assert equal(join_on_mesh(pieces, placed, mesh), out), (placed_in, placed_out, mesh)
-    return True
 
 
 @pytest.mark.parametrize("index", range(len(CALLS)), ids=[one.op for one in CALLS])
@@ -184,7 +35,31 @@ def test_pieces_make_the_whole(rules: list[Any], index: int) -> None:
         assert ran[0], "the replicated strategy runs on every mesh"
 
 
-# Two faults of other planners, as (op, inputs, outputs): the check must not let them pass.
+def test_placements_tell_which_program_runs(rules: list[Any]) -> None:
+    for one, strategies in zip(CALLS, rules, strict=True):
+        assert strategies is not None, one.op
+        placed = [[[split.placement for split in side] for side in strategy[:2]] for strategy in strategies]
+        assert all(placed.count(line) == 1 for line in placed), one.op
+
+
+@pytest.mark.parametrize("heads", [6, 12])
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_formulas_are_torchs(heads: int, causal: bool) -> None:
+    query, key, value = real(2, heads, 5, 8), real(2, 6, 5, 8), real(2, 6, 5, 8)
+    kernel = "_scaled_dot_product_flash_attention_for_cpu"
+    forward = call(kernel, query, key, value, 0.0, causal).run()
+    assert all(map(equal, attention_kernels.forward(query, key, value, None, causal, None), forward))
+    grad = real(2, heads, 5, 8)
+    backward = call(f"{kernel}_backward", grad, query, key, value, *forward, 0.0, causal).run()
+    formula = attention_kernels.backward(grad, query, key, value, None, *forward, causal, None)
+    assert all(map(equal, formula[:3], backward))
+
+
+QUERY, KEY = real(2, 6, 12, 8), real(2, 6, 12, 8)
+TARGET = torch.tensor([-100] * 6 + [1] * 6)
+
+
+# Faults that planners have had or could have, as (op, inputs, outputs): the check must not let them pass.
 @pytest.mark.parametrize(
     ("call", "inputs", "outputs"),
     [
@@ -195,10 +70,27 @@ def test_pieces_make_the_whole(rules: list[Any], index: int) -> None:
         (call("gelu", real(12, 6)), ["P(sum)"], ["P(sum)"]),
         (call("sum.dim_IntList", real(12, 6), [0]), ["S(0)"], ["R"]),
         (call("triu", real(12, 12)), ["S(0)"], ["S(0)"]),
+        (call("_softmax", real(12, 6), 1, False), ["S(1)"], ["S(1)"]),
+        (call("nll_loss_forward", real(12, 6), TARGET, None, 1, -100), ["S(0)", "S(0)"], ["P(avg)", "P(sum)"]),
+        (call("embedding", real(12, 6), torch.arange(12)), ["S(0)", "R"], ["P(sum)"]),
+        (call("cumsum", real(12, 6), 0), ["S(0)"], ["S(0)"]),
+        (call("topk", real(12, 6), 3), ["S(1)"], ["S(1)", "S(1)"]),
+        (call("gather", real(12, 6), 0, torch.zeros(6, 6).long()), ["S(1)", "R"], ["S(1)"]),
+        (call("index_put", real(12, 6), [torch.arange(6)], real(6, 6), True), ["R", "S(0)", "S(0)"], ["P(sum)"]),
+        (
+            call("_scaled_dot_product_flash_attention_for_cpu", QUERY, KEY, KEY, 0.0, True),
+            ["S(2)", "R", "R"],
+            ["S(2)", "S(2)"],
+        ),
+        (
+            call("_scaled_dot_product_flash_attention_for_cpu", QUERY, KEY, KEY, 0.0, False),
+            ["R", "S(2)", "S(2)"],
+            ["P(sum)", "R"],
+        ),
     ],
     ids=lambda value: value.op if isinstance(value, Call) else str(value),
 )
 def test_wrong_strategies_are_caught(call: Call, inputs: list[str], outputs: list[str]) -> None:
     before, after = ([Split(placement=one, units=0, even=False) for one in side] for side in (inputs, outputs))
-    with pytest.raises((AssertionError, RuntimeError)):
+    with pytest.raises((AssertionError, IndexError, RuntimeError)):
         check(call, call.run(), ((before, after, ""),), (2,))
