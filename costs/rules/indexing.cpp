@@ -259,31 +259,6 @@ Strategies index_fill(const Graph& graph, const Node& node) {
   return list.take();
 }
 
-/// select_scatter(self, src, dim, index): src lacks the dim.
-Strategies select_scatter(const Graph& graph, const Node& node) {
-  StrategyList list(graph, node);
-  const std::int64_t rank = input_meta(graph, node, 0).rank();
-  const std::int64_t along = dim_arg(node, 2, "dim", 0, rank);
-  for (std::int64_t dim = 0; dim < rank; ++dim) {
-    if (dim == along) continue;
-    list.add({Split::shard(dim), Split::shard(dim < along ? dim : dim - 1)}, Split::shard(dim));
-  }
-  list.add({Split::partial(), Split::partial()}, Split::partial());
-  return list.take();
-}
-
-/// slice_scatter(self, src, dim, start, end, step)
-Strategies slice_scatter(const Graph& graph, const Node& node) {
-  StrategyList list(graph, node);
-  const std::int64_t rank = input_meta(graph, node, 0).rank();
-  const std::int64_t along = dim_arg(node, 2, "dim", 0, rank);
-  for (std::int64_t dim = 0; dim < rank; ++dim) {
-    if (dim != along) list.add({Split::shard(dim), Split::shard(dim)}, Split::shard(dim));
-  }
-  list.add({Split::partial(), Split::partial()}, Split::partial());
-  return list.take();
-}
-
 /// one_hot(self, num_classes): adds a dim behind.
 Strategies one_hot(const Graph& graph, const Node& node) {
   StrategyList list(graph, node);
@@ -310,8 +285,6 @@ constexpr RuleEntry kRules[] = {
     {"aten.scatter.value", scatter_value},
     {"aten.scatter_add.default", scatter_add},
     {"aten.scatter_reduce.two", scatter_reduce},
-    {"aten.select_scatter.default", select_scatter},
-    {"aten.slice_scatter.default", slice_scatter},
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -53,7 +55,22 @@ class OneOp {
     return *this;
   }
 
-  /// What the op's rule lists, such as "S(0),R -> S(0)"; an even shard is "S(0)=", one of 4 units "S(0)=4".
+  OneOp& no_output() {
+    node_.outputs.emplace_back();
+    return *this;
+  }
+
+  /// A tensor to put into a list or keyword argument.
+  Arg input(const TensorMeta& meta) {
+    Node placeholder;
+    placeholder.op = "placeholder";
+    placeholder.outputs.emplace_back(meta);
+    graph_.nodes.push_back(placeholder);
+    return Arg{ValueRef{static_cast<std::int32_t>(graph_.nodes.size() - 1), 0}};
+  }
+
+  /// What the op's rule lists, such as "S(0),R -> S(0)"; an even shard is "S(0)=", one of 4 units "S(0)=4". A local
+  /// program stands behind: "S(0),R -> P(sum) [embedding_masked]".
   std::vector<std::string> strategies() {
     std::vector<std::string> texts;
     for (const OneDimStrategy& strategy : list()) texts.push_back(text(strategy));
@@ -87,14 +104,6 @@ class OneOp {
   }
 
  private:
-  Arg input(const TensorMeta& meta) {
-    Node placeholder;
-    placeholder.op = "placeholder";
-    placeholder.outputs.emplace_back(meta);
-    graph_.nodes.push_back(placeholder);
-    return Arg{ValueRef{static_cast<std::int32_t>(graph_.nodes.size() - 1), 0}};
-  }
-
   static std::string text(const Split& split) {
     std::string out = to_string(split.placement);
     if (split.even) out += "=";
@@ -107,7 +116,8 @@ class OneOp {
     return out;
   }
   static std::string text(const OneDimStrategy& strategy) {
-    return text(strategy.inputs) + " -> " + text(strategy.outputs);
+    const std::string program = strategy.program.name.empty() ? "" : fmt::format(" [{}]", strategy.program.name);
+    return text(strategy.inputs) + " -> " + text(strategy.outputs) + program;
   }
 
   Graph graph_;

@@ -1,0 +1,63 @@
+#include "costs/local_program.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/costs/cluster_files.h"
+
+namespace autopar::costs {
+namespace {
+
+using testing::shipped_cluster;
+
+/// A log-softmax of [batch, classes] on a mesh of 4 x 8: rows on the outer dim, classes on the inner one.
+class LocalProgramTest : public ::testing::Test {
+ protected:
+  LocalProgramTest() {
+    Node placeholder;
+    placeholder.op = "placeholder";
+    placeholder.outputs.emplace_back(TensorMeta{{4096, 128256}, {128256, 1}, DType::kBFloat16});
+    graph_.nodes.push_back(placeholder);
+    node_.inputs = {ValueRef{0, 0}};
+    strategy_.inputs.resize(1);
+    strategy_.inputs[0][0] = Placement::shard(0);
+    strategy_.inputs[0][1] = Placement::shard(1);
+  }
+
+  std::int64_t time_ps() const {
+    return local_program_ps(graph_, node_, strategy_, mesh_, cluster_.device, collectives_);
+  }
+  std::int64_t all_reduce_ps(std::uint32_t mesh_dims, std::int64_t bytes) const {
+    return collectives_.time_ps(Collective::kAllReduce, mesh_dims, bytes) +
+           std::llround(cluster_.device.launch_s * 1e12);
+  }
+
+  Cluster cluster_ = shipped_cluster("h100");
+  Mesh mesh_{{4, 8}, {"dp", "tp"}};
+  CollectiveModel collectives_{cluster_, mesh_};
+  Graph graph_;
+  Node node_;
+  Strategy strategy_;
+};
+
+TEST_F(LocalProgramTest, plain_ops_do_not_communicate) { EXPECT_EQ(time_ps(), 0); }
+
+TEST_F(LocalProgramTest, a_number_per_local_row_is_reduced_along_its_own_mesh_dim) {
+  strategy_.programs[1] = {"log_softmax_sharded", 2, 0, 1};
+  EXPECT_EQ(time_ps(), 2 * all_reduce_ps(0b10, 4096 / 4 * 4));
+}
+
+TEST_F(LocalProgramTest, a_scalar_is_four_bytes) {
+  strategy_.programs[0] = {"nll_loss_mean", 1};
+  EXPECT_EQ(time_ps(), all_reduce_ps(0b01, 4));
+}
+
+TEST_F(LocalProgramTest, programs_along_several_mesh_dims_add_up) {
+  strategy_.programs[0] = {"nll_loss_mean", 1};
+  strategy_.programs[1] = {"nll_loss_mean", 1};
+  EXPECT_EQ(time_ps(), all_reduce_ps(0b01, 4) + all_reduce_ps(0b10, 4));
+}
+
+}  // namespace
+}  // namespace autopar::costs
