@@ -9,5 +9,5 @@ if [[ ${#files[@]} == 0 ]]; then
   mapfile -t files < <(git ls-files '*.cpp' ':!tests')
 fi
 # The compile commands are GCC's, and clang does not know all of its warnings.
-printf '%s\0' "${files[@]}" |
-  xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p "${AUTOPAR_BUILD:-build/release}"
+tidy=(clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p "${AUTOPAR_BUILD_DIR:-build/release}")
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" "${tidy[@]}"

@@ -47,7 +47,8 @@ install_python() {
   [[ -f $stamp && $(<"$stamp") == "$hash" ]] && return
   say "Python environment in .venv: ${requirements[*]}"
   [[ -x .venv/bin/python && $(head -n 1 .venv/bin/pip) == "#!$PWD/"* ]] || python3 -m venv --clear .venv
-  PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 .venv/bin/pip install --quiet "${requirements[@]}" </dev/null
+  export PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
+  .venv/bin/pip install --quiet "${requirements[@]}" </dev/null
   echo "$hash" >"$stamp"
 }
 

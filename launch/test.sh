@@ -18,6 +18,8 @@ launch/build.sh
 
 # Both run even if the first fails: one run shows all that is broken.
 failed=0
-ctest --test-dir build/release --output-on-failure --parallel "$(nproc)" --no-tests=error "${ctest_filter[@]}" || failed=1
-AUTOPAR_BUILD_DIR=$PWD/build/release .venv/bin/python -m pytest -q "${pytest_filter[@]}" tests/python || failed=1
+ctest_options=(--test-dir build/release --parallel "$(nproc)" --output-on-failure --no-tests=error)
+ctest "${ctest_options[@]}" "${ctest_filter[@]}" || failed=1
+export AUTOPAR_BUILD_DIR=$PWD/build/release
+.venv/bin/python -m pytest -q "${pytest_filter[@]}" tests/python || failed=1
 exit "$failed"
