@@ -19,7 +19,8 @@ def grouped(tensor: Tensor, heads: int) -> Tensor:
 
 
 def ungrouped(gradient: Tensor, heads: int) -> Tensor:
-    return gradient.unflatten(1, (heads, -1)).sum(2)
+    batch, all_heads, rows, width = gradient.shape
+    return gradient.reshape(batch, heads, all_heads // heads, rows, width).sum(2)
 
 
 def scores(query: Tensor, key: Tensor, bias: Tensor | None, causal: bool, scale: float | None) -> Tensor:

@@ -59,22 +59,22 @@ def cuda_attention() -> list[Call]:
         grad = real(4, heads, 12, 8)
         name = "_scaled_dot_product_efficient_attention"
         forward = call(name, *qkv, bias, True, 0.0, causal)
-        saved = forward.run()
+        saved: Any = forward.run()
         mask = [True, True, True, bias is not None]
         calls += [forward, call(f"{name}_backward", grad, *qkv, bias, *saved, 0.0, mask, causal)]
         calls.append(call(f"{name}_backward", grad, *qkv, bias, *saved, 0.0, [True, False, True, False], causal))
         name = "_scaled_dot_product_cudnn_attention"
         forward = call(name, *qkv, bias, True, 0.0, causal)
         out, statistics, *_, seed, offset, _ = forward.run()
-        backward = (f"{name}_backward", grad, *qkv, out, statistics, seed, offset, bias, None, None, 12, 12, 0.0)
-        calls += [forward, call(*backward, causal)]
+        saved = (out, statistics, seed, offset, bias, None, None, 12, 12)
+        calls += [forward, call(f"{name}_backward", grad, *qkv, *saved, 0.0, causal)]
         if bias is not None:
             continue
         name = "_scaled_dot_product_flash_attention"
         forward = call(name, *qkv, 0.0, causal)
         out, statistics, *_, seed, offset, _ = forward.run()
-        backward = (f"{name}_backward", grad, *qkv, out, statistics, None, None, 12, 12, 0.0)
-        calls += [forward, call(*backward, causal, seed, offset, scale=None)]
+        saved = (out, statistics, None, None, 12, 12)
+        calls += [forward, call(f"{name}_backward", grad, *qkv, *saved, 0.0, causal, seed, offset, scale=None)]
     return calls
 
 
@@ -117,8 +117,9 @@ def normalization() -> list[Call]:
         forward = call("native_group_norm", x, w, w, 6, channels, 6, groups, 1e-5)
         _, mean, rstd = forward.run()
         gradients = [True, w is not None, w is not None]
-        backward = ("native_group_norm_backward", real(6, channels, 2, 3), x, mean, rstd, w, 6, channels, 6, groups)
-        calls += [forward, call(*backward, gradients)]
+        sizes = (6, channels, 6, groups)
+        grad = real(6, channels, 2, 3)
+        calls += [forward, call("native_group_norm_backward", grad, x, mean, rstd, w, *sizes, gradients)]
     return calls
 
 
@@ -135,8 +136,9 @@ def softmax() -> list[Call]:
 
 def cross_entropy() -> list[Call]:
     calls = []
-    shapes: list[tuple[tuple[int, ...], str]] = [((12, 6), "nll_loss"), ((7,), "nll_loss"), ((4, 6, 3, 6), "nll_loss2d")]
-    for shape, name in shapes:
+    shapes: list[tuple[int, ...]] = [(12, 6), (7,), (4, 6, 3, 6)]
+    for shape in shapes:
+        name = "nll_loss2d" if len(shape) == 4 else "nll_loss"
         classes = shape[1] if len(shape) > 1 else shape[0]
         target = below(classes, *(shape[:1] + shape[2:] if len(shape) > 1 else ()))
         if target.dim() > 0:
@@ -304,5 +306,5 @@ def random() -> list[Call]:
 
 def layer_calls() -> list[Call]:
     torch.manual_seed(1)
-    families = (attention, cuda_attention, normalization, softmax, cross_entropy, embedding, advanced_indexing, indexing)
-    return [one for family in (*families, scans_and_sorts, convolution, random) for one in family()]
+    layers = (attention, cuda_attention, normalization, softmax, cross_entropy, embedding, convolution)
+    return [one for family in (*layers, advanced_indexing, indexing, scans_and_sorts, random) for one in family()]

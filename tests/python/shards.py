@@ -62,21 +62,31 @@ def cut_on_mesh(tensor: Tensor, placements: list[str], mesh: Coordinate) -> dict
     return local
 
 
-def equal(left: Tensor, right: Tensor) -> bool:
-    """Up to rounding of sums in another order."""
+def rounding(computed_from: list[Tensor], results: list[Tensor]) -> float:
+    """How far two results may differ: sums in another order round differently, relative to the largest summand."""
+    single = any(tensor.dtype == torch.float32 for tensor in [*computed_from, *results])
+    largest = 1.0
+    for tensor in results:
+        sizes = tensor.abs().double() if tensor.is_complex() else tensor.double().abs()
+        finite = sizes[sizes.isfinite()]
+        if finite.numel() > 0:
+            largest = max(largest, float(finite.max()))
+    return (1e-5 if single else 1e-9) * largest
+
+
+def equal(left: Tensor, right: Tensor, tolerance: float = 1e-9) -> bool:
+    """Up to rounding."""
     if left.shape != right.shape:
         return False
-    rough = torch.float32 in (left.dtype, right.dtype)
     if not left.dtype.is_complex:
         left, right = left.double(), right.double()
-    tolerance = 1e-4 if rough else 1e-7
-    return torch.allclose(left, right, rtol=tolerance, atol=tolerance, equal_nan=True)
+    return torch.allclose(left, right, rtol=0, atol=tolerance, equal_nan=True)
 
 
-def join(pieces: list[Tensor], placement: str) -> Tensor:
+def join(pieces: list[Tensor], placement: str, tolerance: float = 1e-9) -> Tensor:
     """The tensor of which these are the local ones along one mesh dim."""
     if placement == "R":
-        assert all(equal(a, b) for a, b in pairwise(pieces)), "replicas differ"
+        assert all(equal(a, b, tolerance) for a, b in pairwise(pieces)), "replicas differ"
         return pieces[0]
     if placement.startswith("S"):
         return torch.cat(pieces, int(placement[2:-1]))
@@ -95,14 +105,16 @@ def join(pieces: list[Tensor], placement: str) -> Tensor:
     raise ValueError(placement)
 
 
-def join_on_mesh(local: dict[Coordinate, Tensor], placements: list[str], mesh: Coordinate) -> Tensor:
+def join_on_mesh(
+    local: dict[Coordinate, Tensor], placements: list[str], mesh: Coordinate, tolerance: float = 1e-9
+) -> Tensor:
     if not mesh:
         return local[()]
     pieces = []
     for i in range(mesh[0]):
         inner = {coordinate[1:]: piece for coordinate, piece in local.items() if coordinate[0] == i}
-        pieces.append(join_on_mesh(inner, placements[1:], mesh[1:]))
-    return join(pieces, placements[0])
+        pieces.append(join_on_mesh(inner, placements[1:], mesh[1:], tolerance))
+    return join(pieces, placements[0], tolerance)
 
 
 def local_shape(shape: list[int], placements: list[str], mesh: Coordinate, coordinate: Coordinate) -> list[int]:

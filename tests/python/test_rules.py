@@ -47,11 +47,11 @@ def test_placements_tell_which_program_runs(rules: list[Any]) -> None:
 def test_attention_formulas_are_torchs(heads: int, causal: bool) -> None:
     query, key, value = real(2, heads, 5, 8), real(2, 6, 5, 8), real(2, 6, 5, 8)
     kernel = "_scaled_dot_product_flash_attention_for_cpu"
-    forward = call(kernel, query, key, value, 0.0, causal).run()
-    assert all(map(equal, attention_kernels.forward(query, key, value, None, causal, None), forward))
+    out, statistics = call(kernel, query, key, value, 0.0, causal).run()
+    assert all(map(equal, attention_kernels.forward(query, key, value, None, causal, None), (out, statistics)))
     grad = real(2, heads, 5, 8)
-    backward = call(f"{kernel}_backward", grad, query, key, value, *forward, 0.0, causal).run()
-    formula = attention_kernels.backward(grad, query, key, value, None, *forward, causal, None)
+    backward = call(f"{kernel}_backward", grad, query, key, value, out, statistics, 0.0, causal).run()
+    formula = attention_kernels.backward(grad, query, key, value, None, out, statistics, causal, None)
     assert all(map(equal, formula[:3], backward))
 
 
