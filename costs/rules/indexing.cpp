@@ -9,7 +9,8 @@
 #include "costs/rules/rule.h"
 
 /// Reading and writing by index. A dim that is not indexed can be cut in all tensors that have it. Positions are
-/// global, so an indexed dim stays whole; the index itself can be cut where each of its elements works alone.
+/// global, so an indexed dim stays whole, but where a local program masks the positions of other devices. The index
+/// itself can be cut where each of its elements works alone.
 namespace autopar::costs {
 namespace {
 
@@ -176,6 +177,8 @@ Strategies gather(const Graph& graph, const Node& node) {
   StrategyList list = aligned_dims(graph, node, dim);
   list.add({Split::replicate(), Split::shard(dim)}, Split::shard(dim));
   list.add({Split::partial(), Split::replicate()}, Split::partial());
+  // What other devices hold is masked: the likelihood of one class of many, without whole rows.
+  list.add({Split::shard(dim), Split::replicate()}, {Split::partial()}, {"gather_masked"});
   return list.take();
 }
 
@@ -225,6 +228,7 @@ Strategies scatter_add(const Graph& graph, const Node& node) {
   if (size_of(input_meta(graph, node, 1), dim) == size_of(input_meta(graph, node, 2), dim)) {
     list.add({Split::partial(), Split::shard(dim), Split::shard(dim)}, Split::partial());
   }
+  list.add({Split::shard(dim), Split::replicate(), Split::replicate()}, {Split::shard(dim)}, {"scatter_add_masked"});
   return list.take();
 }
 

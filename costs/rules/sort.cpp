@@ -24,8 +24,19 @@ Strategies sorted_along(const Graph& graph, const Node& node, std::size_t dim_at
 
 Strategies sort(const Graph& graph, const Node& node) { return sorted_along(graph, node, 1); }
 Strategies topk(const Graph& graph, const Node& node) { return sorted_along(graph, node, 2); }
-Strategies kthvalue(const Graph& graph, const Node& node) { return sorted_along(graph, node, 2); }
 Strategies stable_sort(const Graph& graph, const Node& node) { return sorted_along(graph, node, kKeywordOnly); }
+
+/// kthvalue(self, k, dim, keepdim): the dim is gone or of size one.
+Strategies kthvalue(const Graph& graph, const Node& node) {
+  StrategyList list(graph, node);
+  const std::int64_t rank = input_meta(graph, node, 0).rank();
+  const std::int64_t along = dim_arg(node, 2, "dim", -1, rank);
+  const bool keeps = bool_arg(node, 3, "keepdim", false);
+  for (std::int64_t dim = 0; dim < rank; ++dim) {
+    if (dim != along) list.add({Split::shard(dim)}, Split::shard(dim > along && !keeps ? dim - 1 : dim));
+  }
+  return list.take();
+}
 
 /// histc(self, bins, min, max): counts add up if the range is given; by default it is the data's own.
 Strategies histc(const Graph& graph, const Node& node) {

@@ -54,7 +54,8 @@ TEST(IndexingRules, index_put_cuts_self_and_values_alike) {
 TEST(IndexingRules, gather_cuts_dims_of_equal_size) {
   OneOp op("aten.gather.default");
   op.arg(tensor({4, 6, 8})).arg(literal(std::int64_t{-1})).arg(index({4, 3, 5})).output(tensor({4, 3, 5}));
-  EXPECT_THAT(op.strategies(), ElementsAre("R,R -> R", "S(0),S(0) -> S(0)", "R,S(2) -> S(2)", "P(sum),R -> P(sum)"));
+  EXPECT_THAT(op.strategies(), ElementsAre("R,R -> R", "S(0),S(0) -> S(0)", "R,S(2) -> S(2)", "P(sum),R -> P(sum)",
+                                           "S(2),R -> P(sum) [gather_masked]"));
 }
 
 TEST(IndexingRules, scatter_reduce_is_pending_by_its_reduction) {

@@ -24,6 +24,13 @@ TEST(SortRules, a_stable_sort_is_told_its_dim_by_keyword) {
   EXPECT_THAT(op.strategies(), ElementsAre("R -> R,R", "S(1) -> S(1),S(1)"));
 }
 
+TEST(SortRules, dims_behind_a_chosen_one_move_up) {
+  OneOp op("aten.kthvalue.default");
+  op.arg(tensor({4, 6, 8})).arg(literal(std::int64_t{2})).arg(literal(std::int64_t{1}));
+  op.output(tensor({4, 8})).output(tensor({4, 8}, DType::kInt64));
+  EXPECT_THAT(op.strategies(), ElementsAre("R -> R,R", "S(0) -> S(0),S(0)", "S(2) -> S(1),S(1)"));
+}
+
 TEST(SortRules, counts_add_up_over_a_given_range) {
   OneOp op("aten.histc.default");
   op.arg(tensor({8})).arg(literal(std::int64_t{4})).arg(literal(std::int64_t{0})).arg(literal(std::int64_t{3}));

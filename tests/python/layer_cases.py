@@ -257,7 +257,7 @@ def scans_and_sorts() -> list[Call]:
         call("argsort.stable", ranks, stable=True, dim=1),
         call("topk", ranks, 3),
         call("topk", ranks, 6, 0),
-        call("kthvalue", ranks, 2, 1),
+        *(call("kthvalue", ranks, 2, dim, keep) for dim in (0, 1, -1) for keep in (True, False)),
         call("histc", x, 4, 0, 2),
         call("histc", x, 4),
     ]

@@ -200,6 +200,26 @@ def softmax_backward(site: Site, bound: dict[str, Any]) -> Running:
     return [result.to(bound["input_dtype"])]
 
 
+def foreign_positions(bound: dict[str, Any], begin: int, length: int) -> tuple[Tensor, Tensor]:
+    """The index counted from the local piece, 0 where it points to another one, and where that is."""
+    index = bound["index"] - begin
+    foreign = (index < 0) | (index >= length)
+    return index.masked_fill(foreign, 0), foreign
+
+
+def gather(site: Site, bound: dict[str, Any]) -> Running:
+    yield from ()
+    index, foreign = foreign_positions(bound, *site.rows_of_input(0, bound["dim"] % len(site.shapes_in[0])))
+    return [overload(site.op)(bound["self"], bound["dim"], index).masked_fill(foreign, 0)]
+
+
+def scatter_add(site: Site, bound: dict[str, Any]) -> Running:
+    yield from ()
+    index, foreign = foreign_positions(bound, *site.rows_of_input(0, bound["dim"] % len(site.shapes_in[0])))
+    source = bound["src"][tuple(slice(size) for size in index.shape)]  # what stands behind the index is not read
+    return [overload(site.op)(bound["self"], bound["dim"], index, source.masked_fill(foreign, 0))]
+
+
 def local_groups(site: Site, bound: dict[str, Any]) -> Running:
     backward = site.op.startswith(("aten.convolution_backward", "aten.native_group_norm_backward"))
     name = "group" if "group_norm" in site.op else "groups"
@@ -212,6 +232,7 @@ PROGRAMS = {
     "convolution_local_groups": local_groups,
     "embedding_dense_backward_masked": embedding_backward,
     "embedding_masked": embedding,
+    "gather_masked": gather,
     "log_softmax_backward_sharded": softmax_backward,
     "log_softmax_sharded": softmax,
     "native_group_norm_backward_local_groups": local_groups,
@@ -220,6 +241,7 @@ PROGRAMS = {
     "nll_loss_mean": nll_loss,
     "nll_loss_sharded": nll_loss,
     "pair_loss_backward_mean": pair_loss_backward,
+    "scatter_add_masked": scatter_add,
     "softmax_backward_sharded": softmax_backward,
     "softmax_sharded": softmax,
 }
