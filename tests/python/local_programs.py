@@ -247,6 +247,35 @@ PROGRAMS = {
 }
 
 
+def program_of(op: str, args: list[Any], kwargs: dict[str, Any], ins: list[str], outs: list[str]) -> str:
+    """The program that runs along a mesh dim where inputs and outputs have these placements; "": the plain op. The
+    arguments may be whole or local."""
+    bound = bind(schema(op), args, kwargs)
+    name = op.split(".")[1]
+    backward = name.endswith(("_backward", "_backward_data"))
+    program = {"_softmax_backward_data": "softmax_backward_sharded", "_softmax": "softmax_sharded"}
+    program |= {"_log_softmax_backward_data": "log_softmax_backward_sharded", "_log_softmax": "log_softmax_sharded"}
+    if name in program:
+        rank = bound["output" if backward else "self"].dim()
+        return program[name] if ins[0] == f"S({bound['dim'] % rank})" else ""
+    if name.startswith(("nll_loss_", "nll_loss2d_")):
+        scores = ins[1] if backward else ins[0]
+        if scores == ("S(1)" if bound["self"].dim() > 1 else "S(0)"):
+            return "nll_loss_backward_sharded" if backward else "nll_loss_sharded"
+        return "nll_loss_mean" if not backward and bound["reduction"] == 1 and scores.startswith("S") else ""
+    if name in ("mse_loss_backward", "huber_loss_backward", "smooth_l1_loss_backward"):
+        return "pair_loss_backward_mean" if bound["reduction"] == 1 and ins[1].startswith("S") else ""
+    if name in ("gather", "scatter_add"):
+        along = f"S({bound['dim'] % bound['self'].dim()})"
+        return f"{name}_masked" if ins[0] == along and ins[1] == "R" else ""
+    if name == "embedding":
+        return "embedding_masked" if ins[0] == "S(0)" else ""
+    if name == "embedding_dense_backward":
+        return "embedding_dense_backward_masked" if ins[0] == "R" and outs[0] == "S(0)" else ""
+    grouped = name.startswith("native_group_norm") or (name.startswith("convolution") and bound["groups"] > 1)
+    return f"{name}_local_groups" if grouped and ins[0] == "S(1)" else ""
+
+
 def run_local(site: Site, args: list[Any], kwargs: dict[str, Any]) -> Running:
     """Outputs of the node on the local tensors `args` and `kwargs`."""
     bound = bind(schema(site.op), args, kwargs)

@@ -9,6 +9,7 @@ import attention_kernels
 import pytest
 import torch
 from layer_cases import layer_calls
+from local_programs import program_of
 from op_cases import Call, all_calls, call, real
 from rule_check import check, dump_rules, model_of, rules_of
 from shards import Split, equal
@@ -40,6 +41,8 @@ def test_placements_tell_which_program_runs(rules: list[Any]) -> None:
         assert strategies is not None, one.op
         placed = [[[split.placement for split in side] for side in strategy[:2]] for strategy in strategies]
         assert all(placed.count(line) == 1 for line in placed), one.op
+        for (ins, outs), (*_, program) in zip(placed, strategies, strict=True):
+            assert program_of(one.op, list(one.args), one.kwargs, ins, outs) == program, one.op
 
 
 @pytest.mark.parametrize("heads", [6, 12])
