@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ class Capture:
     graph_module: torch.fx.GraphModule
     input_names: Sequence[str]  # of the tensors among the arguments, in the order of their descriptors
     aliases: Mapping[str, Sequence[str]]  # first name of a tied parameter or buffer to its other ones
+    constants: Set[str]  # names of tensors that are plain attributes of modules
 
 
 def capture(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss | None) -> Capture:
@@ -41,12 +42,13 @@ def capture(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], lo
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     fakes = _Fakes()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_fake_state(model, fakes))
+        constants = stack.enter_context(_fake_state(model, fakes))
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ExportError("no parameter of the model requires a gradient, so there is no training step to export")
+        # The first to be entered, as it also clears what annotations of a failed capture leave behind.
+        stack.enter_context(preserve_node_meta())
         paths = stack.enter_context(_recorded_module_paths(model))
         stack.enter_context(_no_packed_sequences("position_ids" in kwargs))
-        stack.enter_context(preserve_node_meta())
         step = _Step(model, leaves, spec, loss)
         try:
             joint = aot_export_joint_with_descriptors(stack, step, tuple(map(fakes.of, tensors)), decompositions={})
@@ -55,7 +57,7 @@ def capture(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], lo
         except Exception as error:
             where = f" in module {paths[-1]!r}" if paths and paths[-1] else ""
             raise ExportError(f"PyTorch cannot capture the model{where}: {type(error).__name__}: {error}") from error
-        return Capture(graph_module=joint.graph_module, input_names=names, aliases=step.aliases)
+        return Capture(graph_module=joint.graph_module, input_names=names, aliases=step.aliases, constants=constants)
 
 
 def _flatten_arguments(
@@ -91,7 +93,8 @@ class _Fakes:
     """Fake twins of tensors; the same tensor has the same twin, so that ties stay ties."""
 
     def __init__(self) -> None:
-        self._mode = FakeTensorMode()
+        # Tensors in places where no one looks, such as lists, become constants.
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # holds the originals, or ids could recur
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -115,21 +118,30 @@ class _Fakes:
 
 
 @contextlib.contextmanager
-def _fake_state(model: nn.Module, fakes: _Fakes) -> Iterator[None]:
-    """The model with fake parameters, buffers and tensor attributes; afterwards it has its own again."""
-    undo: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+def _fake_state(model: nn.Module, fakes: _Fakes) -> Iterator[set[str]]:
+    """The model with fake parameters and buffers, and with tensor attributes as further buffers, whose names it yields;
+    afterwards it has its own again."""
+    undo: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    attributes = set()
     try:
-        for module in model.modules():
+        for path, module in model.named_modules():
             holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers, module.__dict__)
+            undo += [(holder, dict(holder)) for holder in holders]
             for holder in holders:
                 for name, value in list(holder.items()):
-                    if isinstance(value, torch.Tensor):
-                        undo.append((holder, name, value))
+                    if not isinstance(value, torch.Tensor):
+                        continue
+                    if holder is module.__dict__:
+                        del holder[name]
+                        attributes.add(f"{path}.{name}" if path else name)
+                        module._buffers[name] = fakes.of(value)
+                    else:
                         holder[name] = fakes.of(value)
-        yield
+        yield attributes
     finally:
-        for holder, name, value in undo:
-            holder[name] = value
+        for holder, before in undo:
+            holder.clear()
+            holder.update(before)
 
 
 @contextlib.contextmanager

@@ -71,6 +71,8 @@ class _Lowering:
                 return name, "parameter", name
             case aot.BufferAOTInput(target=target):
                 name = target.removeprefix(MODEL_PREFIX)
+                if name in self._capture.constants:
+                    return f"constant.{name}", "constant", name
                 return name, "buffer", name
             case aot.PlainAOTInput(idx=index):
                 name = self._capture.input_names[index]
@@ -209,7 +211,7 @@ def _refs_in(value: Any) -> Iterable[str]:
 def _mark_targets(inputs: list[Json], nodes: list[Json]) -> None:
     """An input that only the loss reads is a target: no parameter meets anything that was made from it."""
     made_from: dict[str, set[str]] = {}  # key of a value to the inputs that are in it
-    states = {entry["key"] for entry in inputs if entry["role"] in ("parameter", "buffer")}
+    states = {entry["key"] for entry in inputs if entry["role"] in ("parameter", "buffer", "constant")}
     candidates = {entry["key"] for entry in inputs if entry["role"] == "input"}
     read: set[str] = set()
     weights = set(states)  # states and what is made from them alone
