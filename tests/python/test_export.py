@@ -75,7 +75,7 @@ class Transformer(nn.Module):
 
 
 class Normed(nn.Module):
-    """Changes its buffers as it runs, and has a constant that is no buffer."""
+    """Changes its buffers as it runs, and has constants that are no buffers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,9 +83,10 @@ class Normed(nn.Module):
         self.norm = nn.BatchNorm1d(5)
         self.frozen = nn.Parameter(torch.ones(5), requires_grad=False)
         self.scale = torch.linspace(1, 2, 5)
+        self.offsets = [torch.linspace(3, 4, 5)]
 
     def forward(self, batch: dict[str, torch.Tensor], *, power: int) -> SimpleNamespace:
-        out = self.norm(self.layer(batch["x"])) * self.frozen * self.scale
+        out = self.norm(self.layer(batch["x"]) + self.offsets[0]) * self.frozen * self.scale * self.offsets[0]
         return SimpleNamespace(loss=(out - batch["y"]).pow(power).mean())
 
 
@@ -129,7 +130,7 @@ def test_the_file_alone_gives_loss_gradients_and_new_buffers(case: Callable[[], 
     jsonschema.validate(document, SCHEMA)
     state = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     plain = iter(leaves(args))
-    attributes = iter([module.scale for module in model.modules() if isinstance(module, Normed)])
+    attributes = iter([model.scale, *model.offsets] if isinstance(model, Normed) else [])
     values = {}
     for entry in document["inputs"]:
         match entry["role"]:
@@ -251,6 +252,12 @@ class DataDependent(nn.Linear):
         return -out if out > 0 else out
 
 
+class Positive(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x)
+        return out[out > 0].sum()
+
+
 X = torch.randn(2, 3)
 
 
@@ -261,7 +268,8 @@ X = torch.randn(2, 3)
         (lambda: autopar.export(nn.GRU(3, 3), (X,)), "no loss in the model's output, a tuple"),
         (lambda: autopar.export(Sum(), (X,)), "no parameter of the model requires a gradient"),
         (lambda: autopar.export(nn.Linear(3, 3), (X, X)), "the arguments do not fit Linear.forward: too many"),
-        (lambda: autopar.export(nn.Sequential(DataDependent(3, 1)), (X,)), "in module '0'"),
+        (lambda: autopar.export(nn.Sequential(DataDependent(3, 1)), (X,)), "in module '0': DataDependent"),
+        (lambda: autopar.export(Positive(3, 1), (X,)), "shapes or branches depend on the values of tensors"),
         (lambda: autopar.export(nn.Linear(3, 1), (X.to_sparse(),)), "layout torch.sparse_coo"),
         (lambda: autopar.export(nn.Linear(3, 1), (X,), loss=lambda _: torch.ones(())), "does not depend on any"),
         (lambda: autopar.export(print, (X,)), "should be a torch.nn.Module"),  # type: ignore[arg-type]

@@ -16,7 +16,12 @@ from typing import Any
 import torch
 from torch import nn
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.fx.traceback import annotate, preserve_node_meta
 from torch.utils import _pytree as pytree
 
@@ -25,6 +30,7 @@ from .errors import ExportError
 MODULE_TAG = "autopar_module"
 # The captured module is the model's parent, as names of parameters need a module to hang on.
 MODEL_PREFIX = "model."
+DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)
 
 Loss = Callable[[Any], torch.Tensor]
 
@@ -45,7 +51,7 @@ def capture(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], lo
         constants = stack.enter_context(_fake_state(model, fakes))
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ExportError("no parameter of the model requires a gradient, so there is no training step to export")
-        # The first to be entered, as it also clears what annotations of a failed capture leave behind.
+        # Before the module paths, as it also clears the annotations that a failed capture leaves behind.
         stack.enter_context(preserve_node_meta())
         paths = stack.enter_context(_recorded_module_paths(model))
         stack.enter_context(_no_packed_sequences("position_ids" in kwargs))
@@ -56,7 +62,10 @@ def capture(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], lo
             raise
         except Exception as error:
             where = f" in module {paths[-1]!r}" if paths and paths[-1] else ""
-            raise ExportError(f"PyTorch cannot capture the model{where}: {type(error).__name__}: {error}") from error
+            # A fake tensor has no values to look at.
+            why = "; shapes or branches depend on the values of tensors" if isinstance(error, DATA_DEPENDENT) else ""
+            text = f"PyTorch cannot capture the model{where}: {type(error).__name__}: {error}{why}"
+            raise ExportError(text) from error
         return Capture(graph_module=joint.graph_module, input_names=names, aliases=step.aliases, constants=constants)
 
 

@@ -90,7 +90,12 @@ class _Lowering:
                 "replace control flow and flex attention by plain ops"
             )
         node.meta.setdefault("val", value)
-        self._add_input(node, f"constant.{name}", "constant", name)
+        key = f"constant.{name}"
+        # Unlike other inputs, a constant has a node wherever it is read.
+        if any(entry["key"] == key for entry in self._inputs):
+            self._refs[node] = {"ref": key}
+        else:
+            self._add_input(node, key, "constant", name)
 
     def _fold_getitem(self, node: fx.Node) -> None:
         source, index = node.args
