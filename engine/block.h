@@ -47,7 +47,8 @@ struct Deadline {
 
 struct BlockOptions {
   std::size_t max_rows = std::size_t{1} << 20;  ///< of one relation; above it the search branches
-  int max_depth = 24;                           ///< of branching, before it gives up
+  std::size_t max_work = std::size_t{1} << 18;  ///< rows made on the way, with the same effect
+  int max_depth = 200;                          ///< of branching, before it gives up
 };
 
 struct BlockResult {
@@ -65,6 +66,9 @@ struct BlockResult {
 BlockResult eliminate(const Block& block, const std::vector<std::shared_ptr<const Relation>>& given,
                       const BlockOptions& options, const Deadline& deadline);
 
+/// A relation over the kept variables without rows.
+std::shared_ptr<const Relation> empty_relation(const Block& block);
+
 /// Parts of `block` that split the allowed values of `variable` by the coarsest branching level that tells them apart
 /// (the choice on mesh dim 0, then 1, ...), else one by one. Together they have the block's solutions.
 std::vector<Block> split(const Block& block, std::int32_t variable);
@@ -73,9 +77,16 @@ std::vector<Block> split(const Block& block, std::int32_t variable);
 BlockResult merge(std::vector<BlockResult> parts, const BlockOptions& options);
 
 /// Depth-first branch and bound on top of eliminate(): where a relation grows too large, splits the widest variable's
-/// values by their branching levels and searches the parts, in parallel (TBB). The result does not depend on the number
-/// of threads. The rows have no origins.
+/// values by their branching levels and searches the parts, in parallel (TBB), each with a tightened bound
+/// (BlockBound). Ends at the first gap, from first_gap on, within which there are rows. The result does not depend on
+/// the number of threads. The rows have no origins.
 BlockResult search(const Block& block, const BlockOptions& options, const Deadline& deadline);
+
+/// Finds the values behind a row that search() gave: `block` allows one value of each kept variable, and `cost` (usage
+/// not priced) and `usage` are the row's. Depth first, ends at the first solution. Empty if there is none or the
+/// deadline passed.
+std::vector<std::int32_t> find_values(const Block& block, Cost cost, const std::vector<std::int64_t>& usage,
+                                      const BlockOptions& options, const Deadline& deadline);
 
 /// Values of the variables that were eliminated on the way to row `row` of `relation`, and the rows of given relations
 /// that it used: values[variable], given_rows[tag]. Entries not on the way stay as they are.

@@ -42,14 +42,26 @@ class PriceSearch {
       : dual_(dual), enough_(enough), visit_(visit), best_(dual) {}
 
   void run(std::size_t point) {
-    std::int64_t low = 0;
-    std::int64_t high = first_price(point);
-    if (high == 0 || fits(point, low)) return;
-    while (!fits(point, high) && high < kMaxPrice) {
-      low = high;
-      high *= 4;
+    // A price that was good for a larger problem is near the right one for a part of it.
+    const std::int64_t known = dual_.prices()[point];
+    const std::int64_t start = known > 0 ? known : first_price(point);
+    if (start == 0 || fits(point, 0)) return;
+    std::int64_t low = start;
+    std::int64_t high = start;
+    const std::int64_t factor = known > 0 ? 2 : 4;
+    if (fits(point, start)) {
+      do {
+        high = low;
+        low /= factor;
+      } while (low > 0 && known > 0 && fits(point, low));
+      if (known == 0) low = 0;
+    } else {
+      do {
+        low = high;
+        high *= factor;
+      } while (!fits(point, high) && high < kMaxPrice);
     }
-    for (int i = 0; i < kHalvings && high - low > 1 && dual_.bound() <= enough_; ++i) {
+    for (int i = 0; i < (known > 0 ? kHalvings / 2 : kHalvings) && high - low > 1 && dual_.bound() <= enough_; ++i) {
       const std::int64_t middle = low + (high - low) / 2;
       (fits(point, middle) ? high : low) = middle;
     }
@@ -132,7 +144,8 @@ int converge(Dual& dual, Cost enough, int max_sweeps) {
     const Cost before = dual.bound();
     dual.sweep();
     const Cost gain = dual.bound() - before;
-    idle = gain * 10'000'000 < std::abs(dual.bound()) ? idle + 1 : 0;
+    const Cost little = std::min(std::abs(dual.bound()) / 10'000'000, (enough - dual.bound()) / 1000);
+    idle = gain < little || gain == 0 ? idle + 1 : 0;
     if (idle == 3 || dual.bound() > enough) return sweep;
   }
   return max_sweeps;

@@ -11,7 +11,8 @@ namespace autopar::engine {
 /// Mackworth 1977). Returns false if a variable has no value left.
 bool propagate(const CostNetwork& network, LiveValues& live);
 
-/// Sweeps until the bound stops rising, exceeds `enough`, or `max_sweeps`. Returns the number of sweeps.
+/// Sweeps until the bound rises three times in a row by less than a thousandth of what is missing to `enough` (where
+/// that is near) and a ten-millionth of itself, exceeds `enough`, or `max_sweeps`. Returns the number of sweeps.
 int converge(Dual& dual, Cost enough, int max_sweeps);
 
 /// Looks for prices that raise the bound, one usage point after the other: usage of the rounded assignment tells

@@ -22,7 +22,7 @@ Core::Core(const CostNetwork& network, const LiveValues& live) : variables_(netw
     CoreVariable& variable = variables_[ix(v)];
     for (std::int32_t x : live[ix(v)]) variable.costs.push_back(network.domain(v).costs[ix(x)]);
   }
-  for (const Edge& edge : network.edges) add_edge(network, edge, live);
+  for (std::size_t e = 0; e < network.edges.size(); ++e) add_edge(network, static_cast<std::int32_t>(e), live);
   for (CoreVariable& variable : variables_) {
     if (variable.costs.size() == 1) {
       constant_ = add(constant_, variable.costs[0]);
@@ -57,7 +57,7 @@ const Core::Compacted& Core::compact(const CostNetwork& network, std::int32_t pr
   const auto [entry, is_new] = compacted_.try_emplace({projection, live});
   if (is_new) {
     const Projection& all = network.projections[ix(projection)];
-    Projection& states = entry->second.states;
+    Projection states;
     for (std::int32_t x : live) states.push_back(all[ix(x)]);
     std::sort(states.begin(), states.end());
     states.erase(std::unique(states.begin(), states.end()), states.end());
@@ -67,6 +67,7 @@ const Core::Compacted& Core::compact(const CostNetwork& network, std::int32_t pr
       state_of.push_back(static_cast<std::int32_t>(where - states.begin()));
     }
     entry->second.state_of = std::make_shared<const Projection>(std::move(state_of));
+    entry->second.states = std::make_shared<const Projection>(std::move(states));
   }
   return entry->second;
 }
@@ -96,7 +97,8 @@ std::shared_ptr<const CoreTable> Core::restrict_table(const CostNetwork& network
   return entry->second;
 }
 
-void Core::add_edge(const CostNetwork& network, const Edge& edge, const LiveValues& live) {
+void Core::add_edge(const CostNetwork& network, std::int32_t source, const LiveValues& live) {
+  const Edge& edge = network.edges[ix(source)];
   const std::vector<std::int32_t>& live_u = live[ix(edge.u)];
   const std::vector<std::int32_t>& live_v = live[ix(edge.v)];
   const Table& table = network.tables[ix(edge.table)];
@@ -116,9 +118,10 @@ void Core::add_edge(const CostNetwork& network, const Edge& edge, const LiveValu
   }
   const Compacted& rows = compact(network, edge.project_u, live_u);
   const Compacted& cols = compact(network, edge.project_v, live_v);
-  edges_.push_back({{edge.u, rows.state_of},
-                    {edge.v, cols.state_of},
-                    restrict_table(network, edge.table, rows.states, cols.states)});
+  edges_.push_back({{edge.u, rows.state_of, rows.states},
+                    {edge.v, cols.state_of, cols.states},
+                    restrict_table(network, edge.table, *rows.states, *cols.states),
+                    source});
 }
 
 void Core::set_usage_points(const CostNetwork& network, const LiveValues& live) {

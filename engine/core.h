@@ -30,12 +30,14 @@ struct CoreTable {
 struct CoreEnd {
   std::int32_t variable = -1;
   std::shared_ptr<const Projection> state_of;  ///< state of each live value
+  std::shared_ptr<const Projection> states;    ///< the network's states that the core's stand for, ascending
 };
 
 struct CoreEdge {
   CoreEnd u;
   CoreEnd v;
   std::shared_ptr<const CoreTable> table;  ///< rows: u's states
+  std::int32_t source = -1;                ///< edge of the network
 };
 
 struct CoreVariable {
@@ -53,7 +55,7 @@ class Core {
   Core(const CostNetwork& network, const LiveValues& live);
 
   const std::vector<CoreVariable>& variables() const { return variables_; }
-  const std::vector<CoreEdge>& edges() const { return edges_; }
+  const std::vector<CoreEdge>& edges() const { return edges_; }  ///< ascending by source
   /// Cost that no choice changes.
   Cost constant() const { return constant_; }
   /// What is left of the limit at each usage point for the variables that are still open. Negative: nothing fits.
@@ -66,7 +68,7 @@ class Core {
  private:
   std::shared_ptr<const CoreTable> restrict_table(const CostNetwork& network, std::int32_t table,
                                                   const Projection& rows, const Projection& cols);
-  void add_edge(const CostNetwork& network, const Edge& edge, const LiveValues& live);
+  void add_edge(const CostNetwork& network, std::int32_t source, const LiveValues& live);
   void set_usage_points(const CostNetwork& network, const LiveValues& live);
 
   std::vector<CoreVariable> variables_;
@@ -77,7 +79,7 @@ class Core {
   /// (projection, live values) -> compacted states and the original states they stand for.
   struct Compacted {
     std::shared_ptr<const Projection> state_of;
-    Projection states;
+    std::shared_ptr<const Projection> states;
   };
   const Compacted& compact(const CostNetwork& network, std::int32_t projection, const std::vector<std::int32_t>& live);
   std::map<std::pair<std::int32_t, std::vector<std::int32_t>>, Compacted> compacted_;

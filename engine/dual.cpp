@@ -43,6 +43,36 @@ Dual::Dual(const Core& core) : core_(core), prices_(core.capacity().size(), 0), 
   for (std::size_t v = 0; v < variables.size(); ++v) take_minimum(static_cast<std::int32_t>(v));
 }
 
+void Dual::warm_start(const Dual& other) {
+  const std::vector<CoreEdge>& old = other.core_.edges();
+  const auto take_over = [this](const CoreEnd& end, const CoreEnd& from, const std::vector<Cost>& message,
+                                std::vector<Cost>& moved) {
+    for (std::size_t state = 0; state < moved.size(); ++state) {
+      const auto where = std::lower_bound(from.states->begin(), from.states->end(), (*end.states)[state]);
+      moved[state] = message[ix(where - from.states->begin())];
+    }
+    for (std::size_t x = 0; x < end.state_of->size(); ++x) {
+      theta_[offset(end.variable) + x] += moved[ix((*end.state_of)[x])];
+    }
+  };
+  // A subset of a table's rows and columns has costs >= 0 as the whole one has, so the messages stay valid. Those of
+  // edges that were folded away are dropped.
+  auto from = old.begin();
+  for (std::size_t e = 0; e < core_.edges().size(); ++e) {
+    const CoreEdge& edge = core_.edges()[e];
+    from = std::lower_bound(from, old.end(), edge.source,
+                            [](const CoreEdge& candidate, std::int32_t source) { return candidate.source < source; });
+    if (from == old.end() || from->source != edge.source) continue;
+    if (!std::ranges::includes(*from->u.states, *edge.u.states)) continue;
+    if (!std::ranges::includes(*from->v.states, *edge.v.states)) continue;
+    const auto at = ix(from - old.begin());
+    take_over(edge.u, from->u, other.to_u_[at], to_u_[e]);
+    take_over(edge.v, from->v, other.to_v_[at], to_v_[e]);
+  }
+  for (std::size_t v = 0; v < core_.variables().size(); ++v) take_minimum(static_cast<std::int32_t>(v));
+  if (other.prices_.size() == prices_.size()) set_prices(other.prices_);
+}
+
 void Dual::restore(const Dual& other) {
   prices_ = other.prices_;
   constant_ = other.constant_;

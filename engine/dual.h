@@ -22,6 +22,9 @@ class Dual {
  public:
   explicit Dual(const Core& core);
 
+  /// Takes over the messages and prices of a dual of another core of the same network, on the edges whose states it
+  /// has: for a part of that core the bound starts near that one's. Requires: nothing was done to this dual yet.
+  void warm_start(const Dual& other);
   /// Takes over the state of another dual of the same core.
   void restore(const Dual& other);
 

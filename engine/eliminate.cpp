@@ -23,9 +23,16 @@ class Eliminator {
   Eliminator(const Block& block, const std::vector<RelationPtr>& given, const BlockOptions& options,
              const Deadline& deadline)
       : block_(block), options_(options), deadline_(deadline), neighbours_(block.variables.size()) {
+    for (const Block::Variable& some : block.variables) {
+      std::vector<std::int32_t> values;
+      for (std::size_t x = 0; x < some.costs.size(); ++x) {
+        if (some.costs[x] <= block.gap) values.push_back(static_cast<std::int32_t>(x));
+      }
+      allowed_.push_back(std::make_shared<const std::vector<std::int32_t>>(std::move(values)));
+    }
     for (std::size_t v = 0; v < block.variables.size(); ++v) active_.push_back(node_relation(v));
     for (const Block::Edge& edge : block.edges) active_.push_back(edge_relation(edge));
-    active_.insert(active_.end(), given.begin(), given.end());
+    for (const RelationPtr& relation : given) active_.push_back(coded(relation));
     rest_price_ = block.outside_price;
     for (const RelationPtr& relation : active_) {
       floor_ += relation->least_excess;
@@ -46,13 +53,14 @@ class Eliminator {
       open.erase(next);
       eliminate_variable(next);
     }
-    if (empty_) return empty_relation();
-    return best_of(join_all(std::move(active_)));
+    if (empty_) return empty_relation(block_);
+    return decoded(*best_of(join_all(std::move(active_))));
   }
 
  private:
   const Block::Variable& variable(std::int32_t v) const { return block_.variables[ix(v)]; }
-  std::int32_t size(std::int32_t v) const { return static_cast<std::int32_t>(variable(v).costs.size()); }
+  const std::vector<std::int32_t>& allowed(std::int32_t v) const { return *allowed_[ix(v)]; }
+  std::int32_t size(std::int32_t v) const { return std::max(1, static_cast<std::int32_t>(allowed(v).size())); }
   std::int32_t num_points() const { return static_cast<std::int32_t>(block_.capacity.size()); }
 
   Relation make(const std::vector<std::int32_t>& scope) const {
@@ -62,15 +70,65 @@ class Eliminator {
     relation.scope = make_scope(scope, sizes);
     relation.num_points = num_points();
     if (relation.scope.size() != scope.size()) throw TooLarge{widest(scope)};
+    for (Relation::Field& field : relation.scope) field.values = allowed_[ix(field.variable)];
     return relation;
+  }
+
+  /// A given relation in this search's codes, without the rows that have a value not allowed here.
+  RelationPtr coded(const RelationPtr& given) const {
+    std::vector<std::int32_t> scope;
+    for (const Relation::Field& field : given->scope) scope.push_back(field.variable);
+    auto relation = std::make_shared<Relation>(make(scope));
+    relation->left = given;
+    for (std::size_t i = 0; i < given->rows.size(); ++i) {
+      Relation::Row row = given->rows[i];
+      std::uint64_t key = 0;
+      bool fits = true;
+      for (std::size_t f = 0; f < given->scope.size() && fits; ++f) {
+        const std::vector<std::int32_t>& values = allowed(scope[f]);
+        const auto at = std::lower_bound(values.begin(), values.end(), given->scope[f].value(row.key));
+        fits = at != values.end() && *at == given->scope[f].value(row.key);
+        key |= static_cast<std::uint64_t>(at - values.begin()) << relation->scope[f].shift;
+      }
+      if (!fits) continue;
+      row.key = key;
+      row.left = static_cast<std::uint32_t>(i);
+      row.right = 0;
+      relation->rows.push_back(row);
+      relation->usage.insert(relation->usage.end(), given->usage_of(i), given->usage_of(i) + given->num_points);
+    }
+    keep_best_rows(*relation);
+    return relation;
+  }
+
+  /// The result, its keys made of the block's own values.
+  RelationPtr decoded(const Relation& from) const {
+    const RelationPtr blank = empty_relation(block_);
+    auto relation = std::make_shared<Relation>(from);
+    if (blank->scope.size() != from.scope.size()) throw TooLarge{widest_kept()};
+    relation->scope = blank->scope;
+    for (Relation::Row& row : relation->rows) {
+      std::uint64_t key = 0;
+      for (std::size_t f = 0; f < from.scope.size(); ++f) {
+        key |= static_cast<std::uint64_t>(from.scope[f].value(row.key)) << blank->scope[f].shift;
+      }
+      row.key = key;
+    }
+    return relation;
+  }
+
+  std::int32_t widest_kept() const {
+    std::vector<std::int32_t> kept;
+    for (std::size_t v = 0; v < block_.variables.size(); ++v) {
+      if (block_.variables[v].keep) kept.push_back(static_cast<std::int32_t>(v));
+    }
+    return widest(kept);
   }
 
   /// The variable with the most allowed values; -1 of none.
   std::int32_t widest(const std::vector<std::int32_t>& scope) const {
     if (scope.empty()) return -1;
-    const auto open_values = [this](std::int32_t v) {
-      return std::count_if(variable(v).costs.begin(), variable(v).costs.end(), [](Cost c) { return c < kForbidden; });
-    };
+    const auto open_values = [this](std::int32_t v) { return allowed(v).size(); };
     return *std::max_element(scope.begin(), scope.end(), [&](std::int32_t a, std::int32_t b) {
       return std::pair(open_values(a), -a) < std::pair(open_values(b), -b);
     });
@@ -80,10 +138,10 @@ class Eliminator {
     // A kept variable's own cost is charged by whoever keeps it; here it only says which values are allowed.
     const Block::Variable& self = block_.variables[v];
     auto relation = std::make_shared<Relation>(make({static_cast<std::int32_t>(v)}));
-    for (std::size_t x = 0; x < self.costs.size(); ++x) {
-      if (self.costs[x] > block_.gap) continue;
+    for (std::size_t code = 0; code < allowed_[v]->size(); ++code) {
+      const std::size_t x = ix((*allowed_[v])[code]);
       const Cost price = self.prices.empty() ? 0 : self.prices[x];
-      relation->rows.push_back({x, self.keep ? 0 : self.costs[x], self.keep ? 0 : price, 0, 0});
+      relation->rows.push_back({code, self.keep ? 0 : self.costs[x], self.keep ? 0 : price, 0, 0});
       for (std::size_t t = 0; t < block_.capacity.size(); ++t) {
         relation->usage.push_back(self.usage.empty() || self.keep ? 0 : self.usage[x * block_.capacity.size() + t]);
       }
@@ -97,10 +155,12 @@ class Eliminator {
     auto relation = std::make_shared<Relation>(make({std::min(edge.u, edge.v), std::max(edge.u, edge.v)}));
     const std::vector<Cost>& costs_u = variable(edge.u).costs;
     const std::vector<Cost>& costs_v = variable(edge.v).costs;
-    for (std::size_t x = 0; x < costs_u.size(); ++x) {
-      for (std::size_t y = 0; y < costs_v.size(); ++y) {
-        const Cost cost = edge.costs[x * costs_v.size() + y];
-        if (add(add(costs_u[x], costs_v[y]), cost) > block_.gap) continue;
+    const std::vector<std::int32_t>& values_u = allowed(edge.u);
+    const std::vector<std::int32_t>& values_v = allowed(edge.v);
+    for (std::size_t x = 0; x < values_u.size(); ++x) {
+      for (std::size_t y = 0; y < values_v.size(); ++y) {
+        const Cost cost = edge.costs[ix(values_u[x]) * costs_v.size() + ix(values_v[y])];
+        if (add(add(costs_u[ix(values_u[x])], costs_v[ix(values_v[y])]), cost) > block_.gap) continue;
         const std::uint64_t key =
             in_order ? (x | (y << relation->scope[1].shift)) : (y | (x << relation->scope[1].shift));
         relation->rows.push_back({key, cost, 0, 0, 0});
@@ -185,16 +245,17 @@ class Eliminator {
   /// Drops variable `v` (none: -1) and keeps the best rows.
   RelationPtr project(const RelationPtr& from, std::int32_t v) const;
   RelationPtr best_of(const RelationPtr& from) const { return project(from, -1); }
-  RelationPtr empty_relation() const;
   bool cut(const Relation& relation, const Relation::Row& row, const std::int64_t* usage) const;
 
   const Block& block_;
   const BlockOptions& options_;
   const Deadline& deadline_;
+  std::vector<std::shared_ptr<const std::vector<std::int32_t>>> allowed_;  // values within the gap, per variable
   std::vector<RelationPtr> active_;
   std::vector<std::set<std::int32_t>> neighbours_;
-  Cost floor_ = 0;       // Σ least excess of the active relations: every solution pays at least this elsewhere
-  Cost rest_price_ = 0;  // the most that usage priced elsewhere can be
+  std::size_t work_ = 0;  // rows made so far
+  Cost floor_ = 0;        // Σ least excess of the active relations: every solution pays at least this elsewhere
+  Cost rest_price_ = 0;   // the most that usage priced elsewhere can be
   bool empty_ = false;
 };
 
@@ -205,7 +266,7 @@ bool Eliminator::cut(const Relation& relation, const Relation::Row& row, const s
   total = add(total, std::max<Cost>(0, block_.capacity_price - row.price - rest_price_));
   for (const Relation::Field& field : relation.scope) {
     if (!variable(field.variable).keep) continue;
-    total = add(total, variable(field.variable).costs[ix(field.get(row.key))]);
+    total = add(total, variable(field.variable).costs[ix(field.value(row.key))]);
   }
   if (total > block_.gap) return true;
   for (std::size_t t = 0; t < block_.capacity.size(); ++t) {
@@ -234,13 +295,13 @@ RelationPtr Eliminator::join(const RelationPtr& a, const RelationPtr& b) {
   out.right = b;
   const auto shared_key = [](const std::vector<Relation::Field>& fields, std::uint64_t key) {
     std::uint64_t packed = 0;
-    for (const Relation::Field& f : fields) packed = (packed << f.bits) | static_cast<std::uint64_t>(f.get(key));
+    for (const Relation::Field& f : fields) packed = (packed << f.bits) | static_cast<std::uint64_t>(f.code(key));
     return packed;
   };
   const auto spread = [&out](const Relation& from, std::uint64_t key) {
     std::uint64_t packed = 0;
     for (const Relation::Field& f : from.scope) {
-      packed |= static_cast<std::uint64_t>(f.get(key)) << out.field(f.variable)->shift;
+      packed |= static_cast<std::uint64_t>(f.code(key)) << out.field(f.variable)->shift;
     }
     return packed;
   };
@@ -276,6 +337,7 @@ RelationPtr Eliminator::join(const RelationPtr& a, const RelationPtr& b) {
         if (out.rows.size() >= options_.max_rows) throw TooLarge{widest(scope)};
         thin_at = std::min(options_.max_rows, std::max(kThinRows, 2 * out.rows.size()));
       }
+      if (++work_ > options_.max_work) throw TooLarge{widest(scope)};
       out.rows.push_back(made);
       out.usage.insert(out.usage.end(), usage.begin(), usage.end());
     }
@@ -294,7 +356,7 @@ RelationPtr Eliminator::project(const RelationPtr& from, std::int32_t v) const {
     Relation::Row row = from->rows[i];
     std::uint64_t key = 0;
     for (const Relation::Field& field : out.scope) {
-      key |= static_cast<std::uint64_t>(from->field(field.variable)->get(row.key)) << field.shift;
+      key |= static_cast<std::uint64_t>(from->field(field.variable)->code(row.key)) << field.shift;
     }
     row.key = key;
     row.left = static_cast<std::uint32_t>(i);
@@ -306,15 +368,21 @@ RelationPtr Eliminator::project(const RelationPtr& from, std::int32_t v) const {
   return std::make_shared<Relation>(std::move(out));
 }
 
-RelationPtr Eliminator::empty_relation() const {
-  std::vector<std::int32_t> scope;
-  for (std::size_t v = 0; v < block_.variables.size(); ++v) {
-    if (block_.variables[v].keep) scope.push_back(static_cast<std::int32_t>(v));
-  }
-  return std::make_shared<Relation>(make(scope));
-}
-
 }  // namespace
+
+std::shared_ptr<const Relation> empty_relation(const Block& block) {
+  std::vector<std::int32_t> scope;
+  std::vector<std::int32_t> sizes;
+  for (std::size_t v = 0; v < block.variables.size(); ++v) {
+    if (!block.variables[v].keep) continue;
+    scope.push_back(static_cast<std::int32_t>(v));
+    sizes.push_back(static_cast<std::int32_t>(block.variables[v].costs.size()));
+  }
+  auto relation = std::make_shared<Relation>();
+  relation->scope = make_scope(scope, sizes);
+  relation->num_points = static_cast<std::int32_t>(block.capacity.size());
+  return relation;
+}
 
 BlockResult eliminate(const Block& block, const std::vector<std::shared_ptr<const Relation>>& given,
                       const BlockOptions& options, const Deadline& deadline) {
@@ -337,7 +405,7 @@ void trace(const Relation& relation, std::size_t row, std::vector<std::int32_t>&
   while (!open.empty()) {
     const auto [from, at] = open.back();
     open.pop_back();
-    for (const Relation::Field& field : from->scope) values[ix(field.variable)] = field.get(from->rows[at].key);
+    for (const Relation::Field& field : from->scope) values[ix(field.variable)] = field.value(from->rows[at].key);
     if (from->tag >= 0) given_rows[ix(from->tag)] = static_cast<std::int32_t>(at);
     if (from->left) open.emplace_back(from->left.get(), from->rows[at].left);
     if (from->right) open.emplace_back(from->right.get(), from->rows[at].right);

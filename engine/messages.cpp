@@ -27,7 +27,7 @@ void serialize(Archive& archive, Block& b) {
 
 template <class Archive>
 void serialize(Archive& archive, BlockOptions& o) {
-  archive(o.max_rows, o.max_depth);
+  archive(o.max_rows, o.max_work, o.max_depth);
 }
 
 template <class Archive>

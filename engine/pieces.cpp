@@ -242,7 +242,7 @@ std::shared_ptr<const Relation> Pieces::member_relation(const Relation& shared, 
     Relation::Row row = shared.rows[i];
     row.excess += shift.constant;
     for (const Relation::Field& field : shared.scope) {
-      row.excess += shift.by_value[ix(field.variable)][ix(field.get(row.key))];
+      row.excess += shift.by_value[ix(field.variable)][ix(field.value(row.key))];
     }
     if (row.excess > gap_) continue;
     relation->least_excess = std::min(relation->least_excess, row.excess);
@@ -253,11 +253,43 @@ std::shared_ptr<const Relation> Pieces::member_relation(const Relation& shared, 
   return relation;
 }
 
-Pieces::Merged Pieces::merge(const std::vector<BlockResult>& results, const BlockOptions& options,
+Block Pieces::block_within(std::size_t block, Cost gap) const {
+  Block within = blocks_[block];
+  within.gap -= gap_ - gap;
+  return within;
+}
+
+std::vector<Cost> Pieces::least_excess(const std::vector<Found>& found) const {
+  std::vector<Cost> least(pieces_.size(), 0);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (found[g].searched < 0) continue;
+    for (std::size_t m = 0; m < groups_[g].members.size(); ++m) {
+      const std::int32_t piece = groups_[g].members[m];
+      const auto relation = member_relation(*found[g].relation, pieces_[ix(piece)], groups_[g].shifts[m], piece);
+      const Cost beyond = found[g].searched + 1;
+      least[ix(piece)] = relation->rows.empty() ? beyond : std::min(relation->least_excess, beyond);
+    }
+  }
+  return least;
+}
+
+std::vector<Cost> Pieces::needed(const std::vector<Cost>& least, Cost gap) const {
+  Cost total = 0;
+  for (Cost excess : least) total = add(total, excess);
+  std::vector<Cost> gaps;
+  for (const Group& group : groups_) {
+    Cost most = 0;
+    for (std::int32_t piece : group.members) most = std::max(most, least[ix(piece)]);
+    gaps.push_back(gap - (total - most));
+  }
+  return gaps;
+}
+
+Pieces::Merged Pieces::merge(const std::vector<Found>& found, Cost gap, const BlockOptions& options,
                              const Deadline& deadline) const {
   Block block;
   block.capacity = core_.capacity();
-  block.gap = gap_;
+  block.gap = gap;
   block.capacity_price = dual_.price_of_capacity();
   const Piece all{separators_, std::vector<char>(separators_.size(), 0), separator_edges_};
   for (std::size_t i = 0; i < separators_.size(); ++i) block.variables.push_back(block_variable(all, i));
@@ -270,7 +302,7 @@ Pieces::Merged Pieces::merge(const std::vector<BlockResult>& results, const Bloc
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     for (std::size_t m = 0; m < groups_[g].members.size(); ++m) {
       const std::int32_t piece = groups_[g].members[m];
-      given[ix(piece)] = member_relation(*results[g].relation, pieces_[ix(piece)], groups_[g].shifts[m], piece);
+      given[ix(piece)] = member_relation(*found[g].relation, pieces_[ix(piece)], groups_[g].shifts[m], piece);
     }
   }
   Merged merged;
@@ -316,21 +348,13 @@ bool Pieces::fill_inner(const Piece& piece, const Relation& relation, std::size_
     block.edges.push_back(
         block_edge(e, position(piece.variables, edge.u.variable), position(piece.variables, edge.v.variable)));
   }
-  const BlockResult result = eliminate(block, {}, options, deadline);
-  if (result.outcome != BlockResult::Outcome::kDone) return false;
-  const Relation& found = *result.relation;
+  const std::vector<std::int64_t> usage(relation.usage_of(row), relation.usage_of(row) + relation.num_points);
   const Cost cost = relation.rows[row].excess - relation.rows[row].price;
-  for (std::size_t i = 0; i < found.rows.size(); ++i) {
-    const bool same_cost = found.rows[i].excess - found.rows[i].price == cost;
-    if (!same_cost || !std::equal(found.usage_of(i), found.usage_of(i) + found.num_points, relation.usage_of(row))) {
-      continue;
-    }
-    std::vector<std::int32_t> inner(piece.variables.size(), 0);
-    std::vector<std::int32_t> none;
-    trace(found, i, inner, none);
-    for (std::size_t v = 0; v < inner.size(); ++v) values[ix(piece.variables[v])] = inner[v];
-    return true;
+  const std::vector<std::int32_t> inner = find_values(block, cost, usage, options, deadline);
+  for (std::size_t v = 0; v < inner.size(); ++v) {
+    if (!piece.keep[v]) values[ix(piece.variables[v])] = inner[v];
   }
+  if (!inner.empty() || deadline.passed()) return !inner.empty();
   throw std::logic_error("pieces: the row that the merge used was not found again");
 }
 

@@ -27,8 +27,20 @@ class Pieces {
   std::size_t num_pieces() const { return pieces_.size(); }
   std::size_t num_classes() const { return num_classes_; }
 
+  /// What is known of one block: the relation of all tuples within `searched` of the gap (-1: nothing yet).
+  struct Found {
+    Cost searched = -1;
+    std::shared_ptr<const Relation> relation;
+  };
+  /// Block `block` up to `gap` (at most the pieces' gap) only.
+  Block block_within(std::size_t block, Cost gap) const;
+  /// The least that each piece adds to the bound.
+  std::vector<Cost> least_excess(const std::vector<Found>& found) const;
+  /// Up to where each block must be searched for solutions within `gap` if the other pieces add at least `least`.
+  std::vector<Cost> needed(const std::vector<Cost>& least, Cost gap) const;
+
   /// Merges the blocks' relations (in the order of blocks()) over the separators and finds the cheapest solution within
-  /// the gap: its values per core variable in `values` (decided ones 0). Returns false if there is none.
+  /// `gap`: its values per core variable in `values` (decided ones 0). Returns false if there is none.
   /// Outcome kTooLarge: `widest` is a core variable to split; -1 if none in particular.
   struct Merged {
     BlockResult::Outcome outcome = BlockResult::Outcome::kDone;
@@ -36,7 +48,7 @@ class Pieces {
     bool found = false;
     std::vector<std::int32_t> values;
   };
-  Merged merge(const std::vector<BlockResult>& results, const BlockOptions& options, const Deadline& deadline) const;
+  Merged merge(const std::vector<Found>& found, Cost gap, const BlockOptions& options, const Deadline& deadline) const;
 
   /// The core variable behind variable `variable` of block `block` (of its first member); -1 stays -1.
   std::int32_t core_variable(std::size_t block, std::int32_t variable) const {

@@ -26,11 +26,11 @@ const Relation::Field* Relation::field(std::int32_t variable) const {
 }
 
 std::vector<Relation::Field> make_scope(const std::vector<std::int32_t>& variables,
-                                        const std::vector<std::int32_t>& domain_sizes) {
+                                        const std::vector<std::int32_t>& num_codes) {
   std::vector<Relation::Field> scope;
   std::int32_t shift = 0;
   for (std::size_t i = 0; i < variables.size(); ++i) {
-    const auto bits = static_cast<std::int32_t>(std::bit_width(static_cast<std::uint32_t>(domain_sizes[i] - 1)));
+    const auto bits = static_cast<std::int32_t>(std::bit_width(static_cast<std::uint32_t>(num_codes[i] - 1)));
     if (shift + bits > 63) return {};
     scope.push_back({variables[i], shift, bits});
     shift += bits;

@@ -12,13 +12,18 @@ namespace autopar::engine {
 /// Only tuples that can be part of a solution within the gap are there. With usage points a tuple may stand in several
 /// rows, none of which is better in cost and in usage than another (a Pareto frontier).
 struct Relation {
-  /// Where a variable's value sits in a key.
+  /// Where a variable's value sits in a key: as a code, its place among the values allowed.
   struct Field {
     std::int32_t variable = -1;
     std::int32_t shift = 0;
     std::int32_t bits = 0;
-    std::int32_t get(std::uint64_t key) const {
+    std::shared_ptr<const std::vector<std::int32_t>> values = nullptr;  ///< of the codes, ascending; null: themselves
+
+    std::int32_t code(std::uint64_t key) const {
       return static_cast<std::int32_t>((key >> shift) & ((std::uint64_t{1} << bits) - 1));
+    }
+    std::int32_t value(std::uint64_t key) const {
+      return values ? (*values)[static_cast<std::size_t>(code(key))] : code(key);
     }
   };
   struct Row {
@@ -47,9 +52,9 @@ struct Relation {
   const Field* field(std::int32_t variable) const;
 };
 
-/// Lays out a key for `variables` (ascending) with these domain sizes. Empty if 64 bits don't suffice.
+/// Lays out a key for `variables` (ascending) with these numbers of codes. Empty if 64 bits don't suffice.
 std::vector<Relation::Field> make_scope(const std::vector<std::int32_t>& variables,
-                                        const std::vector<std::int32_t>& domain_sizes);
+                                        const std::vector<std::int32_t>& num_codes);
 
 /// Sorts rows by key and keeps, per key, the rows that no other row beats in cost and in usage; the first of equals.
 void keep_best_rows(Relation& relation);

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/block.h"
+#include "engine/block_bound.h"
 #include "engine/index.h"
 
 namespace autopar::engine {
@@ -29,6 +30,11 @@ std::vector<std::vector<std::int32_t>> split_values(const Block::Variable& varia
   return single;
 }
 
+std::size_t num_allowed(const Block::Variable& variable) {
+  return static_cast<std::size_t>(
+      std::count_if(variable.costs.begin(), variable.costs.end(), [](Cost cost) { return cost < kForbidden; }));
+}
+
 Block restrict(const Block& block, std::int32_t variable, const std::vector<std::int32_t>& values) {
   Block part = block;
   std::vector<Cost>& costs = part.variables[ix(variable)].costs;
@@ -47,23 +53,40 @@ std::shared_ptr<Relation> detached(const Relation& relation) {
   return copy;
 }
 
-BlockResult search_below(const Block& block, const BlockOptions& options, const Deadline& deadline, int depth) {
-  BlockResult result = eliminate(block, {}, options, deadline);
-  if (result.outcome == BlockResult::Outcome::kDone) {
-    result.relation = detached(*result.relation);
-    return result;
-  }
-  if (result.outcome == BlockResult::Outcome::kStopped || depth == options.max_depth || result.widest < 0) {
-    return result;
-  }
-  const std::vector<Block> parts = split(block, result.widest);
-  if (parts.size() < 2) return result;
+BlockResult search_below(const Block& block, const BlockOptions& options, const Deadline& deadline, int depth);
+
+/// Solves the parts of a block that split the values of one variable, in parallel.
+BlockResult branch(const Block& block, std::int32_t variable, const BlockOptions& options, const Deadline& deadline,
+                   int depth) {
+  const std::vector<Block> parts = split(block, variable);
   std::vector<BlockResult> found(parts.size());
   tbb::parallel_for(std::size_t{0}, parts.size(),
                     [&](std::size_t i) { found[i] = search_below(parts[i], options, deadline, depth + 1); });
   BlockResult merged = merge(std::move(found), options);
   ++merged.branch_nodes;
   return merged;
+}
+
+BlockResult search_below(const Block& block, const BlockOptions& options, const Deadline& deadline, int depth) {
+  BlockBound bound(block);
+  bound.tighten();
+  if (bound.exceeds_gap()) {
+    BlockResult nothing;
+    nothing.branch_nodes = 1;
+    nothing.relation = empty_relation(block);
+    return nothing;
+  }
+  const Block tight = bound.tightened();
+  BlockResult result = eliminate(tight, {}, options, deadline);
+  if (result.outcome == BlockResult::Outcome::kTooLarge && depth < options.max_depth && result.widest >= 0 &&
+      num_allowed(tight.variables[ix(result.widest)]) > 1) {
+    result = branch(tight, result.widest, options, deadline, depth);
+  }
+  if (result.outcome != BlockResult::Outcome::kDone) return result;
+  const std::shared_ptr<Relation> relation = detached(*result.relation);
+  bound.restore(*relation);
+  result.relation = relation;
+  return result;
 }
 
 }  // namespace
@@ -105,6 +128,35 @@ BlockResult merge(std::vector<BlockResult> parts, const BlockOptions& options) {
 
 BlockResult search(const Block& block, const BlockOptions& options, const Deadline& deadline) {
   return search_below(block, options, deadline, 0);
+}
+
+std::vector<std::int32_t> find_values(const Block& block, Cost cost, const std::vector<std::int64_t>& usage,
+                                      const BlockOptions& options, const Deadline& deadline) {
+  BlockBound bound(block);
+  bound.tighten();
+  if (bound.exceeds_gap()) return {};
+  const Block tight = bound.tightened();
+  const BlockResult result = eliminate(tight, {}, options, deadline);
+  if (result.outcome == BlockResult::Outcome::kTooLarge && result.widest >= 0) {
+    for (const Block& part : split(tight, result.widest)) {
+      // Costs below are those of the tightened block: its part of this one's cost is already taken out.
+      std::vector<std::int32_t> values = find_values(part, cost - bound.inner_cost(part), usage, options, deadline);
+      if (!values.empty()) return values;
+    }
+    return {};
+  }
+  if (result.outcome != BlockResult::Outcome::kDone) return {};
+  Relation found = *result.relation;
+  bound.restore(found);
+  for (std::size_t i = 0; i < found.rows.size(); ++i) {
+    const bool same_usage = std::equal(usage.begin(), usage.end(), found.usage_of(i));
+    if (found.rows[i].excess - found.rows[i].price != cost || !same_usage) continue;
+    std::vector<std::int32_t> values(block.variables.size(), 0);
+    std::vector<std::int32_t> none;
+    trace(*result.relation, i, values, none);
+    return values;
+  }
+  return {};
 }
 
 }  // namespace autopar::engine

@@ -20,8 +20,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMaxSweeps = 120;
+constexpr int kMaxSweeps = 1000;
 constexpr std::size_t kRoundings = 8;
+constexpr std::size_t kMergeFactor = 64;  // a merge cannot branch as cheaply as a block: it may do more work before
+constexpr Cost kWideGap = 1000;           // a gap of more than a thousandth is worth to look for incumbents first
 constexpr std::size_t kSmallestBlock = 16;
 constexpr std::size_t kLargestBlock = 64;
 constexpr std::size_t kBlockRows = 20'000;
@@ -70,33 +72,41 @@ class Solver {
   };
 
   Status search_root() {
-    solve_part(all_values(net()), true);
+    solve_part(all_values(net()), nullptr, true);
     solution_.stats.search_s = seconds_since(start_) - solution_.stats.bound_s - solution_.stats.presolve_s;
     return best_ < kForbidden ? Status::kOptimal : Status::kInfeasible;
   }
 
-  /// Finds the best solution among `live` that beats the incumbent. Looks within margins above the bound, each eight
+  /// Finds the best solution among `live` that beats the incumbent. Looks within margins above the bound, each four
   /// times the last one; where that grows too large, splits a variable's values and solves the parts, depth first. The
   /// incumbent changes only for the better, so the first of equals in this fixed order stays.
-  void solve_part(LiveValues live, bool root) {
-    const std::optional<Part> part = tighten(std::move(live), best_ - 1, true, root);
+  void solve_part(LiveValues live, const Part* whole, bool root) {
+    const std::optional<Part> part = tighten(std::move(live), whole, best_ - 1, true, root);
     if (root) note_root(part);
     if (!part) return;
-    if (!part->core->capacity().empty()) search_among_roundings();
-    if (root) search_neighbourhoods(*part);
-    const Cost bound = part->dual->bound();
-    for (Cost margin = std::max<Cost>(bound / 1'000'000'000, 1); bound < best_ && !closed(); margin *= 8) {
+    if (!part->core->capacity().empty()) search_among_roundings(*part);
+    if (root && (best_ - part->dual->bound()) > best_ / kWideGap) search_neighbourhoods(*part);
+    std::int32_t widest = -1;
+    if (!search_margins(*part, root, widest)) branch(*part, widest);
+  }
+
+  /// Searches within growing margins above the part's bound, until something is found or the incumbent is reached.
+  /// Returns false if relations grew too large.
+  bool search_margins(const Part& part, bool root, std::int32_t& widest) {
+    const Cost bound = part.dual->bound();
+    Cost margin = std::max<Cost>(bound / 100'000'000, 1);
+    bool early = true;  // one search may stop below its target; then each ends at its own, so that the margin grows
+    while (bound < best_ && !closed()) {
       const bool last = margin >= kForbidden / 16 || bound + margin >= best_ - 1;
       const Cost target = last ? best_ - 1 : bound + margin;
-      const Cost before = best_;
-      std::int32_t widest = -1;
-      if (!find_within(fixed(*part, target), target, widest)) {
-        branch(*part, widest);
-        return;
-      }
-      if (root) raise_bound(std::min(best_, target + 1));
-      if (last || best_ < before) return;
+      Cost reached = target;
+      if (!find_within(fixed(part, target), part, reached, early, widest)) return false;
+      if (root) raise_bound(std::min(best_, reached + 1));
+      if (best_ <= reached || (last && reached == target)) break;
+      early = early && reached == target;
+      margin = reached == target ? 4 * margin : std::max<Cost>(reached - bound, 1) / 8 * 9 + 1;
     }
+    return true;
   }
 
   void note_root(const std::optional<Part>& root) {
@@ -116,7 +126,7 @@ class Solver {
 
   /// Where usage binds, roundings near the turning prices either waste capacity or pass it. The best mixture of the
   /// last few, each variable taking its value from any of them, is a small problem and mostly a very good incumbent.
-  void search_among_roundings() {
+  void search_among_roundings(const Part& whole) {
     LiveValues live(net().variables.size());
     for (const Assignment& rounding : roundings_) {
       for (std::size_t v = 0; v < live.size(); ++v) live[v].push_back(rounding[v]);
@@ -125,16 +135,18 @@ class Solver {
       std::sort(values.begin(), values.end());
       values.erase(std::unique(values.begin(), values.end()), values.end());
     }
-    const std::optional<Part> part = tighten(std::move(live), best_ - 1, false, false);
+    const std::optional<Part> part = tighten(std::move(live), &whole, best_ - 1, false, false);
     std::int32_t widest = -1;
-    if (part) search_pieces(*part, best_ - 1, widest);
+    Cost target = best_ - 1;
+    if (part) search_pieces(*part, target, false, widest);
   }
 
   /// Large-neighbourhood search: frees a connected block of variables at a time, the others keeping the incumbent's
   /// values, and finds the block's best values exactly. Small blocks first; passes over the network until the largest
   /// size brings nothing. Blocks that grow too large are left alone: this is for incumbents only.
   void search_neighbourhoods(const Part& part) {
-    const BlockOptions whole = std::exchange(block_options_, {std::min(block_options_.max_rows, kBlockRows), 0});
+    const BlockOptions whole =
+        std::exchange(block_options_, {std::min(block_options_.max_rows, kBlockRows), 8 * kBlockRows, 0});
     for (std::size_t size = kSmallestBlock; size <= kLargestBlock && best_ < kForbidden && !closed(); size *= 2) {
       const Cost before = best_;
       for (std::size_t seed = 0; seed < part.live.size(); seed += size / 4) {
@@ -153,8 +165,9 @@ class Solver {
       const auto at = std::lower_bound(live[ix(v)].begin(), live[ix(v)].end(), incumbent_[ix(v)]);
       if (at == live[ix(v)].end() || *at != incumbent_[ix(v)]) live[ix(v)].insert(at, incumbent_[ix(v)]);
     }
+    const std::optional<Part> freed = tighten(std::move(live), &part, best_ - 1, false, false);
     std::int32_t widest = -1;
-    find_within(std::move(live), best_ - 1, widest);
+    if (freed) search_margins(*freed, false, widest);
   }
 
   /// Open variables around `seed`, breadth first.
@@ -173,11 +186,11 @@ class Solver {
     return found;
   }
 
-  /// Makes the best solution of at most `target` among `live` the incumbent, if there is one. Returns false if
-  /// relations grew too large.
-  bool find_within(LiveValues live, Cost target, std::int32_t& widest) {
-    const std::optional<Part> part = tighten(std::move(live), target, false, false);
-    return !part || search_pieces(*part, target, widest);
+  /// Makes the best solution of at most `target` among `live` the incumbent, if there is one. Lowers `target` to what
+  /// was searched if it is allowed (`early`) and wise to stop before. Returns false if relations grew too large.
+  bool find_within(LiveValues live, const Part& whole, Cost& target, bool early, std::int32_t& widest) {
+    const std::optional<Part> part = tighten(std::move(live), &whole, target, false, false);
+    return !part || search_pieces(*part, target, early, widest);
   }
 
   void branch(const Part& part, std::int32_t widest) {
@@ -186,33 +199,45 @@ class Solver {
     for (std::vector<std::int32_t>& values : split(part, variable)) {
       LiveValues below = part.live;
       below[ix(variable)] = std::move(values);
-      solve_part(std::move(below), false);
+      solve_part(std::move(below), &part, false);
     }
   }
 
   /// Returns whether the part is done. If not, relations were too large, and `widest` is the variable to branch on (-1:
   /// none in particular).
-  bool search_pieces(const Part& part, Cost target, std::int32_t& widest) {
-    const Pieces pieces(net(), part.live, *part.dual, target - part.dual->bound());
+  bool search_pieces(const Part& part, Cost& target, bool early, std::int32_t& widest) {
+    const Cost gap = target - part.dual->bound();
+    const Pieces pieces(net(), part.live, *part.dual, gap);
     Stats& stats = solution_.stats;
     stats.segments = std::max(stats.segments, static_cast<std::int64_t>(pieces.num_pieces()));
     stats.segment_classes = std::max(stats.segment_classes, static_cast<std::int64_t>(pieces.num_classes()));
-    const std::int64_t before = stats.tasks;
-    const std::vector<BlockResult> results = search_on_all_ranks(
-        pieces.blocks(), block_options_, deadline_, comm_, [&](std::size_t done, std::size_t total) {
-          stats.tasks = before + static_cast<std::int64_t>(done);
-          tasks_total_ = before + static_cast<std::int64_t>(total);
-          report("search");
-        });
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      stats.branch_nodes += results[i].branch_nodes;
-      if (results[i].outcome == BlockResult::Outcome::kTooLarge) {
-        widest = pieces.core_variable(i, results[i].widest);
-        return false;
+    // What the pieces add at least sums up, so all are searched within a share of the gap first: often the sum passes
+    // it. Else it says how far each must be searched.
+    std::vector<Pieces::Found> found(pieces.blocks().size());
+    std::vector<Cost> least;
+    Cost within = gap;
+    for (Cost share = gap / 4 + 1;; share *= 2) {
+      share = std::min(share, gap);
+      std::vector<Cost> wanted(found.size(), -1);
+      for (std::size_t b = 0; b < found.size(); ++b) {
+        if (found[b].searched < 0 || found[b].relation->rows.empty()) wanted[b] = share;
       }
+      if (!search_blocks(pieces, wanted, found, widest)) return false;
+      least = pieces.least_excess(found);
+      Cost total = 0;
+      for (Cost excess : least) total = add(total, excess);
+      if (total > gap) return true;
+      const auto is_empty = [](const Pieces::Found& block) { return block.relation->rows.empty(); };
+      if (share < gap && std::ranges::any_of(found, is_empty)) continue;
+      // No solution is below the sum, and the optimum is likely just above: look there before the rest of the gap.
+      if (early && total > gap / 8) within = std::min(gap, total + total / 16);
+      break;
     }
-    if (deadline_.passed()) throw OutOfTime{};
-    const Pieces::Merged merged = pieces.merge(results, block_options_, deadline_);
+    target -= gap - within;
+    if (!search_blocks(pieces, pieces.needed(least, within), found, widest)) return false;
+    BlockOptions merging = block_options_;
+    merging.max_work *= kMergeFactor;
+    const Pieces::Merged merged = pieces.merge(found, within, merging, deadline_);
     if (merged.outcome == BlockResult::Outcome::kTooLarge) {
       widest = merged.widest;
       return false;
@@ -220,6 +245,42 @@ class Solver {
     if (merged.outcome == BlockResult::Outcome::kStopped) throw OutOfTime{};
     if (merged.found) offer(part.live, merged.values);
     return true;
+  }
+
+  /// Searches each block up to `wanted`, unless that was done before. Returns false, with the variable to branch on, if
+  /// one grew too large.
+  bool search_blocks(const Pieces& pieces, const std::vector<Cost>& wanted, std::vector<Pieces::Found>& found,
+                     std::int32_t& widest) {
+    std::vector<std::size_t> which;
+    std::vector<Block> blocks;
+    for (std::size_t b = 0; b < found.size(); ++b) {
+      if (wanted[b] <= found[b].searched) continue;
+      which.push_back(b);
+      blocks.push_back(pieces.block_within(b, wanted[b]));
+    }
+    const std::vector<BlockResult> results = search_on_ranks(blocks);
+    for (std::size_t i = 0; i < which.size(); ++i) {
+      if (results[i].outcome == BlockResult::Outcome::kTooLarge) {
+        widest = pieces.core_variable(which[i], results[i].widest);
+        return false;
+      }
+      found[which[i]] = {wanted[which[i]], results[i].relation};
+    }
+    return true;
+  }
+
+  std::vector<BlockResult> search_on_ranks(const std::vector<Block>& blocks) {
+    Stats& stats = solution_.stats;
+    const std::int64_t before = stats.tasks;
+    std::vector<BlockResult> results =
+        search_on_all_ranks(blocks, block_options_, deadline_, comm_, [&](std::size_t done, std::size_t total) {
+          stats.tasks = before + static_cast<std::int64_t>(done);
+          tasks_total_ = before + static_cast<std::int64_t>(total);
+          report("search");
+        });
+    for (const BlockResult& result : results) stats.branch_nodes += result.branch_nodes;
+    if (deadline_.passed()) throw OutOfTime{};
+    return results;
   }
 
   /// Where usage is priced, what keeps the bound from the optimum are the largest pieces of it: the variable whose
@@ -273,9 +334,10 @@ class Solver {
   }
 
   /// Bounds `live` and fixes values away that no solution of at most `target` has, again and again while that helps.
-  /// With `priced`, looks for better prices too. At the root the bound is the whole problem's. Returns nothing if no
-  /// such solution is left.
-  std::optional<Part> tighten(LiveValues live, Cost target, bool priced, bool root) {
+  /// Messages start from those of `whole`, if given. With `priced`, looks for better prices too. At the root the bound
+  /// is the whole problem's. Returns nothing if no such solution is left.
+  std::optional<Part> tighten(LiveValues live, const Part* whole, Cost target, bool priced, bool root) {
+    std::optional<Part> before;
     while (true) {
       if (deadline_.passed()) throw OutOfTime{};
       if (!propagate(net(), live)) return std::nullopt;
@@ -285,6 +347,7 @@ class Solver {
       if (std::any_of(capacity.begin(), capacity.end(), [](std::int64_t left) { return left < 0; }))
         return std::nullopt;
       part.dual = std::make_unique<Dual>(*part.core);
+      if (whole) part.dual->warm_start(*whole->dual);
       part.live = std::move(live);
       roundings_.clear();
       bound_part(part, target, priced, root);
@@ -292,24 +355,24 @@ class Solver {
       if (part.dual->bound() > target) return std::nullopt;
       live = fixed(part, target);
       if (open_values(live) * 10 > open_values(part.live) * 9) return part;
+      before = std::move(part);
+      whole = &*before;
     }
   }
 
   void bound_part(Part& part, Cost target, bool priced, bool root) {
     Dual& dual = *part.dual;
-    if (prices_.size() == dual.prices().size()) dual.set_prices(prices_);
     const auto visit = [&](const std::vector<std::int32_t>& rounded) {
       offer(part.live, rounded);
       if (root) raise_bound(dual.bound());
       report("bound");
     };
-    solution_.stats.sweeps += converge(dual, target, priced ? kMaxSweeps : kMaxSweeps / 4);
+    solution_.stats.sweeps += converge(dual, target, priced ? kMaxSweeps / 4 : kMaxSweeps);
     visit(dual.round());
     if (!priced) return;
     solution_.stats.sweeps += search_prices(dual, target, visit);
     solution_.stats.sweeps += converge(dual, target, kMaxSweeps);
     visit(dual.round());
-    prices_ = dual.prices();
   }
 
   /// Values that were not the only one left.
@@ -383,7 +446,6 @@ class Solver {
   Deadline deadline_;
   BlockOptions block_options_;
   std::optional<Presolve> presolve_;
-  Prices prices_;
   std::deque<Assignment> roundings_;  // the last few, within the limit or not
   Solution solution_;
   Assignment incumbent_;    // in the reduced network

@@ -71,9 +71,12 @@ Outcome solve_by_pieces(const CostNetwork& network, int sweeps, const Prices& pr
   outcome.pieces = pieces.num_pieces();
   outcome.blocks = pieces.blocks().size();
   Comm comm;
-  const auto results = search_on_all_ranks(pieces.blocks(), options, {}, comm, {});
-  for (const BlockResult& result : results) EXPECT_EQ(result.outcome, BlockResult::Outcome::kDone);
-  const Pieces::Merged merged = pieces.merge(results, BlockOptions{}, {});
+  std::vector<Pieces::Found> found;
+  for (const BlockResult& result : search_on_all_ranks(pieces.blocks(), options, {}, comm, {})) {
+    EXPECT_EQ(result.outcome, BlockResult::Outcome::kDone);
+    found.push_back({target - dual.bound(), result.relation});
+  }
+  const Pieces::Merged merged = pieces.merge(found, target - dual.bound(), BlockOptions{}, {});
   EXPECT_EQ(merged.outcome, BlockResult::Outcome::kDone);
   if (!merged.found) return outcome;
   Assignment assignment;
