@@ -30,9 +30,7 @@ constexpr std::array kDTypes = {
     DTypeFacts{DType::kComplex128, "complex128", 16, true},
 };
 
-const DTypeFacts& facts(DType dtype) {
-  return kDTypes[static_cast<std::size_t>(dtype)];
-}
+const DTypeFacts& facts(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
 
 }  // namespace
 

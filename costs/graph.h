@@ -63,7 +63,7 @@ enum class Phase : std::uint8_t { kForward, kBackward };
 
 /// What a graph input or output is to the training step.
 enum class Role : std::uint8_t {
-  kNone,      ///< an op, not a graph input
+  kNone,  ///< an op, not a graph input
   kParameter,
   kBuffer,
   kInput,     ///< an argument of the model's call
@@ -74,16 +74,16 @@ enum class Role : std::uint8_t {
 
 /// Graph inputs are nodes too: their op is "placeholder" and they have one output.
 struct Node {
-  std::string key;     ///< unique, stable when unrelated parts of the model change
-  std::string op;      ///< ATen overload, such as "aten.mm.default"; "placeholder" for graph inputs
+  std::string key;  ///< unique, stable when unrelated parts of the model change
+  std::string op;   ///< ATen overload, such as "aten.mm.default"; "placeholder" for graph inputs
   std::vector<Arg> args;
   std::vector<std::pair<std::string, Arg>> kwargs;
   std::vector<std::optional<TensorMeta>> outputs;  ///< nothing: the op returns None there
-  std::string module;  ///< path of the module, "" at the top
+  std::string module;                              ///< path of the module, "" at the top
   Phase phase = Phase::kForward;
   std::int64_t seq = -1;  ///< autograd sequence number: equal in a forward node and its backward nodes
   Role role = Role::kNone;
-  std::string name;    ///< fully qualified name of a parameter or buffer, name of an input
+  std::string name;  ///< fully qualified name of a parameter or buffer, name of an input
 
   /// The tensor arguments, in the order they appear in args (lists flattened), then kwargs.
   /// Rules and plans index a node's inputs by position in this vector; a value used twice is there twice.
@@ -100,7 +100,7 @@ struct GraphOutput {
 
 struct Graph {
   std::string name;
-  std::string hash;  ///< graph_hash of model.json
+  std::string hash;         ///< graph_hash of model.json
   std::vector<Node> nodes;  ///< topological: a node comes after all that it reads
   std::vector<GraphOutput> outputs;
 

@@ -1,6 +1,8 @@
 #include "costs/placement.h"
 
+#include <algorithm>
 #include <charconv>
+#include <vector>
 
 namespace autopar::costs {
 namespace {
@@ -30,6 +32,26 @@ std::optional<Placement> parse_partial(std::string_view name) {
 }
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Whether all nested cuts of one tensor dim, the first of them on mesh dim `first`, leave every device a piece. A cut
+/// makes pieces of two sizes, and either can be the one that a later cut tears too small (7 in 2 is 4 and 3; 4 in 3 is
+/// 2, 2 and nothing).
+bool cuts_are_legal(const TensorMeta& tensor, const Placements& placements, const Mesh& mesh, int first) {
+  std::vector<std::int64_t> sizes{tensor.shape[static_cast<std::size_t>(placements[first].dim())]};
+  for (int i = first; i < mesh.rank(); ++i) {
+    if (placements[i] != placements[first]) continue;
+    const std::int64_t n = mesh.shape[static_cast<std::size_t>(i)];
+    std::vector<std::int64_t> pieces;
+    for (std::int64_t size : sizes) {
+      const std::int64_t last = size - ceil_div(size, n) * (n - 1);
+      if (last <= 0) return false;
+      pieces.push_back(ceil_div(size, n));
+      if (last != pieces.back()) pieces.push_back(last);
+    }
+    sizes = std::move(pieces);
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -85,15 +107,12 @@ std::int64_t local_bytes(const TensorMeta& tensor, const Placements& placements,
 }
 
 bool is_legal(const TensorMeta& tensor, const Placements& placements, const Mesh& mesh) {
-  // The last device along every mesh dim has the smallest piece: follow its size through the nested cuts.
-  std::vector<std::int64_t> smallest = tensor.shape;
   for (int i = 0; i < mesh.rank(); ++i) {
     if (!placements[i].is_shard()) continue;
     if (placements[i].dim() >= tensor.rank()) return false;
-    std::int64_t& size = smallest[static_cast<std::size_t>(placements[i].dim())];
-    const std::int64_t n = mesh.shape[static_cast<std::size_t>(i)];
-    size -= ceil_div(size, n) * (n - 1);
-    if (size <= 0) return false;
+    const bool first_cut = std::none_of(placements.at.begin(), placements.at.begin() + i,
+                                        [&](Placement other) { return other == placements[i]; });
+    if (first_cut && !cuts_are_legal(tensor, placements, mesh, i)) return false;
   }
   return true;
 }

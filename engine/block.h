@@ -74,7 +74,7 @@ std::shared_ptr<const Relation> empty_relation(const Block& block);
 std::vector<Block> split(const Block& block, std::int32_t variable);
 
 /// The result of a block from those of its parts, in their order.
-BlockResult merge(std::vector<BlockResult> parts, const BlockOptions& options);
+BlockResult merge(const std::vector<BlockResult>& parts, const BlockOptions& options);
 
 /// Depth-first branch and bound on top of eliminate(): where a relation grows too large, splits the widest variable's
 /// values by their branching levels and searches the parts, in parallel (TBB), each with a tightened bound

@@ -62,7 +62,7 @@ BlockResult branch(const Block& block, std::int32_t variable, const BlockOptions
   std::vector<BlockResult> found(parts.size());
   tbb::parallel_for(std::size_t{0}, parts.size(),
                     [&](std::size_t i) { found[i] = search_below(parts[i], options, deadline, depth + 1); });
-  BlockResult merged = merge(std::move(found), options);
+  BlockResult merged = merge(found, options);
   ++merged.branch_nodes;
   return merged;
 }
@@ -99,10 +99,10 @@ std::vector<Block> split(const Block& block, std::int32_t variable) {
   return parts;
 }
 
-BlockResult merge(std::vector<BlockResult> parts, const BlockOptions& options) {
+BlockResult merge(const std::vector<BlockResult>& parts, const BlockOptions& options) {
   BlockResult result;
   std::shared_ptr<Relation> merged;
-  for (BlockResult& part : parts) {
+  for (const BlockResult& part : parts) {
     result.branch_nodes += part.branch_nodes;
     if (result.outcome != BlockResult::Outcome::kDone) continue;
     result.outcome = part.outcome;

@@ -12,6 +12,7 @@
 #include <string>
 #include <type_traits>
 
+#include "costs/rules/rule.h"
 #include "io/file.h"
 #include "io/input_error.h"
 #include "io/write_plan.h"
@@ -68,6 +69,8 @@ class Rank0 {
       build_task(*task_);
     } catch (const io::InputError& error) {
       return fail(kExitBadInput, error.what());
+    } catch (const costs::NodeError& error) {
+      return fail(kExitBadInput, fmt::format("{}: {}", arguments_.model, error.what()));
     } catch (const partition::PinError& error) {
       return fail(kExitInfeasible, error.what());
     }

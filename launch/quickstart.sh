@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source launch/env.sh
 launch/setup.sh
-launch/build.sh
+launch/build.sh release autopar-search
 
 model=build/llama3_8b.json.gz
 if [[ ! -f $model || -n $(find io/pytorch examples/llama3.py -name '*.py' -newer "$model" -print -quit) ]]; then

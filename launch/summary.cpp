@@ -36,9 +36,9 @@ std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t
 double ms(std::int64_t ps) { return static_cast<double>(ps) * 1e-9; }
 
 std::string short_dtype(costs::DType dtype) {
-  const std::string name(costs::dtype_name(dtype));
+  std::string name(costs::dtype_name(dtype));
   if (name == "bfloat16") return "bf16";
-  if (name.starts_with("float") && name.find("e") == std::string::npos) return fmt::format("f{}", name.substr(5));
+  if (name.starts_with("float") && name.find('e') == std::string::npos) return fmt::format("f{}", name.substr(5));
   return name;
 }
 

@@ -6,10 +6,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ctest_filter=(-LE "long|slow")
-pytest_filter=(-m "not slow and not long")
+pytest_filter=(-m "not slow")
 case ${1:-} in
   "") ;;
-  --all) ctest_filter=() pytest_filter=() ;;
+  --all) ctest_filter=() pytest_filter=(-m "slow or not slow") ;;
   *) echo "test: unknown argument $1; only --all is known" >&2; exit 2 ;;
 esac
 source launch/env.sh
