@@ -85,7 +85,6 @@ class Solver {
     if (root) note_root(part);
     if (!part) return;
     if (!part->core->capacity().empty()) search_among_roundings(*part);
-    if (root && (best_ - part->dual->bound()) > best_ / kWideGap) search_neighbourhoods(*part);
     std::int32_t widest = -1;
     if (!search_margins(*part, root, widest)) branch(*part, widest);
   }
@@ -95,8 +94,13 @@ class Solver {
   bool search_margins(const Part& part, bool root, std::int32_t& widest) {
     const Cost bound = part.dual->bound();
     Cost margin = std::max<Cost>(bound / 100'000'000, 1);
-    bool early = true;  // one search may stop below its target; then each ends at its own, so that the margin grows
+    bool early = true;    // one search may stop below its target; then each ends at its own, so that the margin grows
+    bool improve = root;  // incumbents by neighbourhoods, once the margin says that the gap is wide
     while (bound < best_ && !closed()) {
+      if (improve && margin > bound / kWideGap) {
+        search_neighbourhoods(part);
+        improve = false;
+      }
       const bool last = margin >= kForbidden / 16 || bound + margin >= best_ - 1;
       const Cost target = last ? best_ - 1 : bound + margin;
       Cost reached = target;
