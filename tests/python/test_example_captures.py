@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -54,8 +57,31 @@ def test_example_has_the_ops_of_its_capture(example: str, capture: str, tied: li
     assert not less
     aliases = [alias for entry in exported["inputs"] for alias in entry.get("aliases", [])]
     assert aliases == tied
+    parameters = {entry["key"] for entry in exported["inputs"] if entry["role"] == "parameter"}
+    gradients = [output["of"] for output in exported["outputs"] if output["role"] == "gradient"]
+    assert len(gradients) == len(parameters)
+    assert set(gradients) == parameters
+    roles = [entry["role"] for entry in exported["inputs"] if entry["key"].startswith("input.")]
+    assert roles == ["input", "target"]
     names = {entry["name"].removeprefix("m.") for entry in captured["inputs"] if entry["role"] == "parameter"}
     assert {entry["name"] for entry in exported["inputs"] if entry["role"] == "parameter"} == names - set(tied)
+
+
+def test_a_large_model_takes_under_a_minute_and_a_gibibyte(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    code = (
+        "import resource, sys; from autopar.__main__ import main; failed = main(sys.argv[1:]); "
+        "used = resource.getrusage(resource.RUSAGE_SELF); "
+        "print(used.ru_utime + used.ru_stime, used.ru_maxrss); sys.exit(failed)"
+    )
+    command = ["export", str(ROOT / "examples/llama3.py:llama3_8b"), "-o", str(tmp_path / "model.json.gz")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "io/pytorch")}
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *command], check=True, env=environment, capture_output=True, text=True
+    )
+    cpu_seconds, peak_kib = map(float, ran.stdout.splitlines()[-1].split())
+    assert cpu_seconds < 60
+    assert peak_kib < 2**20
 
 
 @pytest.mark.parametrize("capture", sorted(path.name for path in CAPTURES.glob("*.json.gz")) or ["none.json.gz"])

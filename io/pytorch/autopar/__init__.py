@@ -23,7 +23,7 @@ def export(
     *,
     path: str | PathLike[str] | None = None,
     name: str | None = None,
-    loss: Callable[[Any], torch.Tensor] | None = None,
+    loss: Callable[[Any], torch.Tensor] | int | str | None = None,
     mesh: Sequence[int] | Mapping[str, int] | None = None,
     cluster: str | Mapping[str, Any] | None = None,
     constraints: Mapping[str, Any] | None = None,
@@ -31,9 +31,9 @@ def export(
     """Captures one training step of `model` and returns the content of model.json; writes it if there is a `path`.
 
     The model and the arguments may be on the meta device; no weights are read. The loss is the output itself if that is
-    a scalar, or the output's `loss`, or what `loss`, a function of the output, gives. `mesh` holds sizes, or sizes by
-    name: `(8, 4)` or `{"dp": 8, "tp": 4}`. `cluster` is a name or a description, `constraints` the content of a
-    constraints file. Raises ExportError.
+    a scalar, or the output's `loss`, or its only scalar; `loss` tells otherwise, as a name in the output, an index or a
+    function of it. `mesh` holds sizes, or sizes by name: `(8, 4)` or `{"dp": 8, "tp": 4}`. `cluster` is a name or a
+    description, `constraints` the content of a constraints file. Raises ExportError.
     """
     from .exporter import make_model
 

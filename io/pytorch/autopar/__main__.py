@@ -56,12 +56,14 @@ def load_function(where: str) -> Callable[[], Any]:
         raise ExportError(f"{where}: want MODULE:FUNCTION or FILE.py:FUNCTION")
     try:
         if place.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+            spec = importlib.util.spec_from_file_location(f"autopar_file_{Path(place).stem}", place)
             assert spec is not None
             assert spec.loader is not None
             # As if the file were run: it may import its neighbours.
             sys.path.insert(0, str(Path(place).resolve().parent))
             module = importlib.util.module_from_spec(spec)
+            # Dataclasses look their module up there. A name of its own, as the file may be called like a package.
+            sys.modules[spec.name] = module
             spec.loader.exec_module(module)
         else:
             sys.path.insert(0, "")

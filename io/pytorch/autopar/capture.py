@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
+    FakeTensorDeviceMismatchError,
     FakeTensorMode,
 )
 from torch.fx.traceback import annotate, preserve_node_meta
@@ -32,7 +33,7 @@ MODULE_TAG = "autopar_module"
 MODEL_PREFIX = "model."
 DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)
 
-Loss = Callable[[Any], torch.Tensor]
+Loss = Callable[[Any], torch.Tensor] | int | str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +49,7 @@ def capture(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], lo
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     fakes = _Fakes()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_training_defaults())
         constants = stack.enter_context(_fake_state(model, fakes))
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ExportError("no parameter of the model requires a gradient, so there is no training step to export")
@@ -62,11 +64,33 @@ def capture(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], lo
             raise
         except Exception as error:
             where = f" in module {paths[-1]!r}" if paths and paths[-1] else ""
-            # A fake tensor has no values to look at.
-            why = "; shapes or branches depend on the values of tensors" if isinstance(error, DATA_DEPENDENT) else ""
-            text = f"PyTorch cannot capture the model{where}: {type(error).__name__}: {error}{why}"
+            text = f"PyTorch cannot capture the model{where}: {type(error).__name__}: {error}{_why(error)}"
             raise ExportError(text) from error
         return Capture(graph_module=joint.graph_module, input_names=names, aliases=step.aliases, constants=constants)
+
+
+def _why(error: Exception) -> str:
+    """What PyTorch's message leaves out."""
+    if isinstance(error, DATA_DEPENDENT):  # a fake tensor has no values to look at
+        return "; shapes or branches depend on the values of tensors"
+    if isinstance(error, FakeTensorDeviceMismatchError) and "meta" in str(error):
+        return "; a tensor on the meta device is neither argument, parameter, buffer nor attribute of a module"
+    return ""
+
+
+@contextlib.contextmanager
+def _training_defaults() -> Iterator[None]:
+    """What a training step needs, whatever the caller has switched on or off."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        if torch.get_default_device().type == "meta":  # the model's tensors will be elsewhere, see _Fakes
+            stack.enter_context(torch.device("cpu"))
+        if (dynamo := sys.modules.get("torch._dynamo")) is not None:
+            # What torch.compile makes of a function is kernels; the graph is made of the function itself.
+            stack.enter_context(dynamo.config.patch(error_on_nested_fx_trace=False))
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        yield
 
 
 def _flatten_arguments(
@@ -129,9 +153,10 @@ class _Fakes:
 @contextlib.contextmanager
 def _fake_state(model: nn.Module, fakes: _Fakes) -> Iterator[set[str]]:
     """The model with fake parameters and buffers, and with tensor attributes as further buffers, whose names it yields;
-    afterwards it has its own again."""
+    afterwards it has its own again. An attribute that is a parameter or buffer as well stays a second name of it."""
     undo: list[tuple[dict[str, Any], dict[str, Any]]] = []
     attributes = set()
+    registered = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     try:
         for path, module in model.named_modules():
             holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers, module.__dict__)
@@ -140,7 +165,7 @@ def _fake_state(model: nn.Module, fakes: _Fakes) -> Iterator[set[str]]:
                 for name, value in list(holder.items()):
                     if not isinstance(value, torch.Tensor):
                         continue
-                    if holder is module.__dict__:
+                    if holder is module.__dict__ and id(value) not in registered:
                         del holder[name]
                         attributes.add(f"{path}.{name}" if path else name)
                         module._buffers[name] = fakes.of(value)
@@ -225,6 +250,11 @@ class _Step(nn.Module):
                     if known[0] != full_name:
                         self._ties.append((holder, name, *known[1:]))
                         self.aliases.setdefault(known[0], []).append(full_name)
+        # Attributes that are left are second names, but not such as a state dict has.
+        for module in model.modules():
+            for name, value in module.__dict__.items():
+                if isinstance(value, torch.Tensor):
+                    self._ties.append((module.__dict__, name, *first[value][1:]))
 
     # The capture asks for all names of tied tensors and would make an input of each.
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
@@ -251,24 +281,34 @@ class _Step(nn.Module):
 
 
 def _loss_of(output: Any, pick: Loss | None) -> torch.Tensor:
-    found: Any
-    if pick is not None:
-        found = pick(output)
-    elif isinstance(output, torch.Tensor):
-        found = output
-    elif isinstance(output, Mapping):
-        found = output.get("loss")
-    else:
-        found = getattr(output, "loss", None)
-        if found is None and isinstance(output, tuple | list) and len(output) == 1:
-            found = output[0]
+    found = _find_loss(output) if pick is None else _pick_loss(output, pick)
     if not isinstance(found, torch.Tensor):
         raise ExportError(
-            f"no loss in the model's output, a {type(output).__name__}: it should be a scalar tensor or have one named "
-            '"loss"; or name it by loss=, a function of the output'
+            f"no loss in the model's output, a {type(output).__name__}: it should be a scalar tensor, have one named "
+            '"loss", or hold one scalar only; or say by loss= which: a name, an index or a function of the output'
         )
     if found.dim() != 0:
         raise ExportError(f"the loss should be a scalar, but its shape is {list(found.shape)}; reduce it, or use loss=")
     if not found.requires_grad:
         raise ExportError("the loss does not depend on any parameter that requires a gradient")
     return found
+
+
+def _find_loss(output: Any) -> Any:
+    if isinstance(output, torch.Tensor):
+        return output
+    named = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if named is not None:
+        return named
+    parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ()
+    scalars = [part for part in parts if isinstance(part, torch.Tensor) and part.dim() == 0]
+    return scalars[0] if len(scalars) == 1 else None
+
+
+def _pick_loss(output: Any, pick: Loss) -> Any:
+    if callable(pick):
+        return pick(output)
+    try:
+        return getattr(output, pick) if isinstance(pick, str) and not isinstance(output, Mapping) else output[pick]
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise ExportError(f"loss={pick!r}: the model's output, a {type(output).__name__}, has no such part") from error

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from . import __version__
-from .capture import capture
+from .capture import Loss, capture
 from .errors import ExportError
 from .lowering import lower
-from .model_file import make_document
+from .model_file import MAX_MESH_DIMS, make_document
 
 WANTED_TORCH = "2.13."
+DIM_NAME = re.compile(r"[A-Za-z_-][A-Za-z0-9_-]*")
 
 
 def make_model(
@@ -22,7 +25,7 @@ def make_model(
     kwargs: Mapping[str, Any],
     *,
     name: str | None,
-    loss: Callable[[Any], torch.Tensor] | None,
+    loss: Loss | None,
     mesh: Sequence[int] | Mapping[str, int] | None,
     cluster: str | Mapping[str, Any] | None,
     constraints: Mapping[str, Any] | None,
@@ -40,6 +43,10 @@ def make_model(
         extras["cluster"] = cluster if isinstance(cluster, str) else dict(cluster)
     if constraints is not None:
         extras["constraints"] = dict(constraints)
+    try:
+        json.dumps(extras, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"cluster and constraints should be what JSON can hold: {error}") from error
     graph = lower(capture(model, args, kwargs, loss))
     producer = f"autopar {__version__}, torch {torch.__version__}"
     return make_document(name or type(model).__name__, producer, graph, extras)
@@ -47,6 +54,13 @@ def make_model(
 
 def _mesh(mesh: Sequence[int] | Mapping[str, int]) -> dict[str, Any]:
     sizes = list(mesh.values() if isinstance(mesh, Mapping) else mesh)
-    if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
+    if not sizes or not all(type(size) is int and size >= 1 for size in sizes):
         raise ExportError(f"mesh: want sizes of at least 1, got {mesh!r}")
-    return {"shape": sizes, **({"dim_names": list(mesh)} if isinstance(mesh, Mapping) else {})}
+    if len(sizes) > MAX_MESH_DIMS:
+        raise ExportError(f"mesh: {len(sizes)} dims; at most {MAX_MESH_DIMS} are possible")
+    if not isinstance(mesh, Mapping):
+        return {"shape": sizes}
+    for dim in mesh:
+        if not DIM_NAME.fullmatch(dim):
+            raise ExportError(f"mesh: dim name {dim!r}; want letters, digits, _ and -, not beginning with a digit")
+    return {"shape": sizes, "dim_names": list(mesh)}

@@ -14,7 +14,7 @@ from torch._ops import OpOverload
 
 from .capture import MODEL_PREFIX, MODULE_TAG, Capture
 from .errors import ExportError
-from .model_file import KeyMaker
+from .model_file import DTYPES, KeyMaker
 
 Json = dict[str, Any]
 
@@ -49,6 +49,8 @@ class _Lowering:
                 self._fold_getitem(node)
             else:
                 self._add_node(node)
+        if not any(entry["role"] == "tangent" for entry in self._inputs):
+            raise ExportError("the loss is a parameter or an argument, or a view of one, so there is nothing to train")
         _mark_targets(self._inputs, self._nodes)
         return {"inputs": self._inputs, "nodes": self._nodes, "outputs": outputs}
 
@@ -88,6 +90,11 @@ class _Lowering:
             raise ExportError(
                 f"the model uses a higher-order op (subgraph {name!r}), which model.json cannot describe; "
                 "replace control flow and flex attention by plain ops"
+            )
+        if value.requires_grad:
+            raise ExportError(
+                f"the model reads a tensor of shape {list(value.shape)} that requires a gradient but is no parameter "
+                "of a module, such as one in a list; its gradient would be lost: register it (nn.ParameterList)"
             )
         node.meta.setdefault("val", value)
         key = f"constant.{name}"
@@ -148,7 +155,7 @@ class _Lowering:
             case list() | tuple():
                 return [self._arg(item) for item in value]
             case torch.dtype():
-                return {"dtype": _short(value)}
+                return {"dtype": _dtype(value)}
             case torch.device():
                 return {"device": str(value)}
             case torch.layout():
@@ -186,6 +193,13 @@ def _short(constant: Any) -> str:
     return str(constant).removeprefix("torch.")
 
 
+def _dtype(dtype: torch.dtype) -> str:
+    name = _short(dtype)
+    if name not in DTYPES:
+        raise ExportError(f"model.json has no dtype {name}, only {', '.join(DTYPES)}")
+    return name
+
+
 def _values(node: fx.Node) -> list[Any]:
     value = node.meta.get("val")
     if value is None:
@@ -198,7 +212,7 @@ def _tensor(value: torch.Tensor) -> Json:
         raise ExportError(
             f"the shape {list(value.shape)} depends on data or is dynamic; only fixed shapes are exported"
         )
-    return {"shape": list(value.shape), "stride": list(value.stride()), "dtype": _short(value.dtype)}
+    return {"shape": list(value.shape), "stride": list(value.stride()), "dtype": _dtype(value.dtype)}
 
 
 def _refs_in(value: Any) -> Iterable[str]:

@@ -16,6 +16,11 @@ from .errors import ExportError
 
 FORMAT = "autopar-model"
 VERSION = 1
+DTYPES = (
+    *("bool", "uint8", "int8", "int16", "int32", "int64", "float8_e4m3fn", "float8_e5m2", "float16", "bfloat16"),
+    *("float32", "float64", "complex64", "complex128"),
+)
+MAX_MESH_DIMS = 6
 
 
 class KeyMaker:
