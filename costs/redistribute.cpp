@@ -129,6 +129,8 @@ Redistributor::~Redistributor() = default;
 
 const Mesh& Redistributor::mesh() const { return impl_->mesh; }
 
+const CollectiveModel& Redistributor::collectives() const { return impl_->collectives; }
+
 const RedistributeTable& Redistributor::table(const TensorMeta& tensor) const {
   const std::pair key(tensor.shape, tensor.dtype);
   {

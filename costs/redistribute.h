@@ -87,6 +87,8 @@ class Redistributor {
   ~Redistributor();
   const RedistributeTable& table(const TensorMeta& tensor) const;
   const Mesh& mesh() const;
+  /// The prices behind the tables.
+  const CollectiveModel& collectives() const;
 
  private:
   struct Impl;

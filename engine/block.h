@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -21,6 +22,8 @@ struct Block {
     /// See Domain::levels.
     std::vector<std::vector<std::int32_t>> levels;
     bool keep = false;  ///< stays in the result's scope
+
+    std::size_t num_allowed() const;
   };
   struct Edge {
     std::int32_t u = -1;

@@ -1,24 +1,40 @@
 #include "engine/cost_network.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
+
+#include "engine/index.h"
 
 namespace autopar::engine {
 namespace {
 
 __extension__ using Wide = __int128;
 
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
 }  // namespace
+
+std::vector<std::vector<std::int32_t>> split_by_levels(const std::vector<std::vector<std::int32_t>>& levels,
+                                                       const std::vector<std::int32_t>& values) {
+  std::vector<std::vector<std::int32_t>> parts;
+  for (const std::vector<std::int32_t>& level : levels) {
+    std::map<std::int32_t, std::vector<std::int32_t>> groups;
+    for (std::int32_t x : values) groups[level[ix(x)]].push_back(x);
+    if (groups.size() < 2) continue;
+    for (auto& [group, members] : groups) parts.push_back(std::move(members));
+    return parts;
+  }
+  for (std::int32_t x : values) parts.push_back({x});
+  return parts;
+}
 
 std::int64_t peak_usage(const CostNetwork& network, const Assignment& assignment) {
   // Usage only rises where some variable's life starts.
   std::vector<std::pair<std::int32_t, std::int64_t>> changes;  // (time, +/- usage)
   for (std::int32_t v = 0; v < network.num_variables(); ++v) {
     const Domain& domain = network.domain(v);
-    const Variable& variable = network.variables[at(v)];
+    const Variable& variable = network.variables[ix(v)];
     if (domain.usage.empty() || variable.start >= variable.end) continue;
-    const std::int64_t usage = domain.usage[at(assignment[at(v)])];
+    const std::int64_t usage = domain.usage[ix(assignment[ix(v)])];
     changes.emplace_back(variable.start, usage);
     changes.emplace_back(variable.end, -usage);
   }
@@ -35,11 +51,11 @@ std::int64_t peak_usage(const CostNetwork& network, const Assignment& assignment
 
 Cost evaluate(const CostNetwork& network, const Assignment& assignment) {
   Wide total = 0;
-  for (std::int32_t v = 0; v < network.num_variables(); ++v) total += network.domain(v).costs[at(assignment[at(v)])];
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) total += network.domain(v).costs[ix(assignment[ix(v)])];
   for (const Edge& edge : network.edges) {
-    const std::int32_t row = network.projections[at(edge.project_u)][at(assignment[at(edge.u)])];
-    const std::int32_t col = network.projections[at(edge.project_v)][at(assignment[at(edge.v)])];
-    total += network.tables[at(edge.table)].at(row, col);
+    const std::int32_t row = network.projections[ix(edge.project_u)][ix(assignment[ix(edge.u)])];
+    const std::int32_t col = network.projections[ix(edge.project_v)][ix(assignment[ix(edge.v)])];
+    total += network.tables[ix(edge.table)].at(row, col);
   }
   if (total >= kForbidden) return kForbidden;
   if (network.usage_limit >= 0 && peak_usage(network, assignment) > network.usage_limit) return kForbidden;

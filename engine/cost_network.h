@@ -45,6 +45,11 @@ struct Domain {
   std::int32_t size() const { return static_cast<std::int32_t>(costs.size()); }
 };
 
+/// Splits `values` by the coarsest of Domain::levels that tells them apart (the choice on the first mesh dim, then on
+/// the second, ...), else one by one.
+std::vector<std::vector<std::int32_t>> split_by_levels(const std::vector<std::vector<std::int32_t>>& levels,
+                                                       const std::vector<std::int32_t>& values);
+
 struct Variable {
   std::int32_t domain = -1;  ///< index into CostNetwork::domains
   std::int32_t segment = 0;  ///< position in the chain of segments

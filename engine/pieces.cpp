@@ -17,7 +17,7 @@ std::int32_t position(const std::vector<std::int32_t>& sorted, std::int32_t valu
 
 Pieces::Pieces(const CostNetwork& network, const LiveValues& live, const Dual& dual, Cost gap)
     : network_(network), live_(live), dual_(dual), core_(dual.core()), gap_(gap) {
-  find_pieces(network);
+  find_pieces();
   for (std::size_t v = 0; v < core_.variables().size(); ++v) {
     Cost most = 0;
     for (std::size_t x = 0; x < core_.variables()[v].usage.size(); ++x) {
@@ -29,9 +29,9 @@ Pieces::Pieces(const CostNetwork& network, const LiveValues& live, const Dual& d
   for (const Group& group : groups_) blocks_.push_back(make_block(group));
 }
 
-void Pieces::find_pieces(const CostNetwork& network) {
+void Pieces::find_pieces() {
   const std::size_t count = core_.variables().size();
-  const auto segment = [&](std::int32_t v) { return network.variables[ix(v)].segment; };
+  const auto segment = [&](std::int32_t v) { return network_.variables[ix(v)].segment; };
   std::vector<char> is_separator(count, 0);
   for (const CoreEdge& edge : core_.edges()) {
     if (segment(edge.u.variable) == segment(edge.v.variable)) continue;

@@ -72,7 +72,7 @@ class Pieces {
     std::vector<Shift> shifts;          // per member
   };
 
-  void find_pieces(const CostNetwork& network);
+  void find_pieces();
   void group_pieces();
   std::vector<std::int64_t> signature(const Piece& piece) const;
   Shift shift_between(const Piece& first, const Piece& member) const;

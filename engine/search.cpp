@@ -1,7 +1,6 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
-#include <map>
 
 #include "engine/block.h"
 #include "engine/block_bound.h"
@@ -9,31 +8,6 @@
 
 namespace autopar::engine {
 namespace {
-
-/// Splits the allowed values of a variable by the coarsest branching level that tells them apart (the choice on the
-/// first mesh dim, then on the second, ...), else one by one.
-std::vector<std::vector<std::int32_t>> split_values(const Block::Variable& variable) {
-  std::vector<std::int32_t> allowed;
-  for (std::size_t x = 0; x < variable.costs.size(); ++x) {
-    if (variable.costs[x] < kForbidden) allowed.push_back(static_cast<std::int32_t>(x));
-  }
-  for (const std::vector<std::int32_t>& level : variable.levels) {
-    std::map<std::int32_t, std::vector<std::int32_t>> groups;
-    for (std::int32_t x : allowed) groups[level[ix(x)]].push_back(x);
-    if (groups.size() < 2) continue;
-    std::vector<std::vector<std::int32_t>> parts;
-    for (auto& [group, values] : groups) parts.push_back(std::move(values));
-    return parts;
-  }
-  std::vector<std::vector<std::int32_t>> single;
-  for (std::int32_t x : allowed) single.push_back({x});
-  return single;
-}
-
-std::size_t num_allowed(const Block::Variable& variable) {
-  return static_cast<std::size_t>(
-      std::count_if(variable.costs.begin(), variable.costs.end(), [](Cost cost) { return cost < kForbidden; }));
-}
 
 Block restrict(const Block& block, std::int32_t variable, const std::vector<std::int32_t>& values) {
   Block part = block;
@@ -79,7 +53,7 @@ BlockResult search_below(const Block& block, const BlockOptions& options, const 
   const Block tight = bound.tightened();
   BlockResult result = eliminate(tight, {}, options, deadline);
   if (result.outcome == BlockResult::Outcome::kTooLarge && depth < options.max_depth && result.widest >= 0 &&
-      num_allowed(tight.variables[ix(result.widest)]) > 1) {
+      tight.variables[ix(result.widest)].num_allowed() > 1) {
     result = branch(tight, result.widest, options, deadline, depth);
   }
   if (result.outcome != BlockResult::Outcome::kDone) return result;
@@ -91,9 +65,19 @@ BlockResult search_below(const Block& block, const BlockOptions& options, const 
 
 }  // namespace
 
+std::size_t Block::Variable::num_allowed() const {
+  return static_cast<std::size_t>(
+      std::count_if(costs.begin(), costs.end(), [](Cost cost) { return cost < kForbidden; }));
+}
+
 std::vector<Block> split(const Block& block, std::int32_t variable) {
+  const Block::Variable& self = block.variables[ix(variable)];
+  std::vector<std::int32_t> allowed;
+  for (std::size_t x = 0; x < self.costs.size(); ++x) {
+    if (self.costs[x] < kForbidden) allowed.push_back(static_cast<std::int32_t>(x));
+  }
   std::vector<Block> parts;
-  for (const std::vector<std::int32_t>& values : split_values(block.variables[ix(variable)])) {
+  for (const std::vector<std::int32_t>& values : split_by_levels(self.levels, allowed)) {
     parts.push_back(restrict(block, variable, values));
   }
   return parts;

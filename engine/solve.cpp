@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <optional>
 
 #include "engine/bound.h"
@@ -312,16 +311,6 @@ class Solver {
   /// Parts of a variable's live values by the coarsest branching level that tells them apart, the most promising first.
   std::vector<std::vector<std::int32_t>> split(const Part& part, std::int32_t variable) const {
     const std::vector<std::int32_t>& values = part.live[ix(variable)];
-    std::map<std::int32_t, std::vector<std::int32_t>> groups;
-    for (const std::vector<std::int32_t>& level : net().domain(variable).levels) {
-      groups.clear();
-      for (std::int32_t x : values) groups[level[ix(x)]].push_back(x);
-      if (groups.size() > 1) break;
-    }
-    if (groups.size() < 2) {
-      groups.clear();
-      for (std::int32_t x : values) groups[x].push_back(x);
-    }
     const auto cheapest = [&](const std::vector<std::int32_t>& some) {
       Cost least = kForbidden;
       for (std::int32_t x : some) {
@@ -330,8 +319,7 @@ class Solver {
       }
       return least;
     };
-    std::vector<std::vector<std::int32_t>> parts;
-    for (auto& [group, members] : groups) parts.push_back(std::move(members));
+    std::vector<std::vector<std::int32_t>> parts = split_by_levels(net().domain(variable).levels, values);
     std::stable_sort(parts.begin(), parts.end(),
                      [&](const auto& a, const auto& b) { return cheapest(a) < cheapest(b); });
     return parts;

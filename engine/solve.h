@@ -60,8 +60,8 @@ struct Solution {
 };
 
 /// Minimises the network's cost over all ranks of `comm` (collective: every rank calls it; only rank 0's `network` is
-/// read, the others receive it). The result on rank 0 is complete and does not depend on the number of ranks or threads
-/// unless a limit stopped the search; other ranks get the status only.
+/// read, the others receive pieces of the work). The result on rank 0 is complete and does not depend on the number of
+/// ranks or threads unless a limit stopped the search; other ranks get the status only.
 Solution solve(const CostNetwork& network, const Options& options, Comm& comm,
                const std::function<void(const Progress&)>& progress = {});
 

@@ -16,15 +16,10 @@ constexpr int kTasksInFlight = 2;  // per worker: one running, one waiting
 constexpr std::size_t kTaskWeight = 20'000;
 constexpr std::size_t kMostParts = 64;
 
-std::size_t num_allowed(const Block::Variable& variable) {
-  return static_cast<std::size_t>(
-      std::count_if(variable.costs.begin(), variable.costs.end(), [](Cost cost) { return cost < kForbidden; }));
-}
-
 std::size_t weight(const Block& block) {
   std::size_t total = 0;
   for (const Block::Edge& edge : block.edges) {
-    total += num_allowed(block.variables[ix(edge.u)]) * num_allowed(block.variables[ix(edge.v)]);
+    total += block.variables[ix(edge.u)].num_allowed() * block.variables[ix(edge.v)].num_allowed();
   }
   return total;
 }
@@ -39,7 +34,7 @@ std::vector<Block> tasks_of(const Block& block) {
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     const Block::Variable& one = block.variables[a];
     const Block::Variable& two = block.variables[b];
-    return std::pair(two.keep, num_allowed(two)) < std::pair(one.keep, num_allowed(one));
+    return std::pair(two.keep, two.num_allowed()) < std::pair(one.keep, one.num_allowed());
   });
   for (std::size_t variable : order) {
     std::vector<Block> finer;

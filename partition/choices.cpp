@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "costs/collective.h"
 #include "costs/compute.h"
 #include "costs/local_program.h"
 #include "costs/memory.h"
@@ -136,12 +135,11 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
   if (!node.outputs.empty()) apply_pin(pin, choices);
 
   std::vector<engine::Cost>& prices = choices.domain.costs;
-  const costs::CollectiveModel collectives(problem.cluster, problem.mesh);
   for (const Strategy& strategy : strategies) {
     prices.push_back(node.role == Role::kNone
                          ? costs::compute_ps(problem.graph, node, strategy, problem.mesh, problem.cluster) +
                                costs::local_program_ps(problem.graph, node, strategy, problem.mesh,
-                                                       problem.cluster.device, collectives)
+                                                       problem.cluster.device, redistributor.collectives())
                          : 0);
   }
   // A graph input's placement is a choice of its own: a parameter's memory and gradient depend on it.
