@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from attention_kernels import FORMULAS
+from autopar.local_programs import bind
 from torch import Tensor
 from torch._decomp import decomposition_table
 
@@ -27,19 +28,6 @@ def overload(name: str) -> Any:
     if formula := FORMULAS.get(packet):
         return lambda *args, **kwargs: formula(bind(op._schema, args, kwargs))
     return decomposition_table[op] if packet == "_fused_rms_norm_backward" else op
-
-
-def bind(schema: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """All arguments by name, defaults included."""
-    bound = {}
-    for position, argument in enumerate(schema.arguments):
-        if position < len(args):
-            bound[argument.name] = args[position]
-        elif argument.name in kwargs:
-            bound[argument.name] = kwargs[argument.name]
-        elif argument.has_default_value():
-            bound[argument.name] = argument.default_value
-    return bound
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

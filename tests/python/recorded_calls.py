@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from local_programs import outputs
+from autopar.local_programs import outputs
 from op_cases import Call
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from local_programs import Running, Site, run_local
+from autopar.local_programs import Running, Site, run_local
+from autopar.placements import Device
 from op_cases import Call
 from shards import Coordinate, Split, cut_on_mesh, equal, fits, join_on_mesh, local_shape, rounding
 from torch import Tensor
@@ -148,8 +149,8 @@ def check(call: Call, expected: list[Tensor | None], strategies: tuple[Strategy,
         args, kwargs = replace([call.args, call.kwargs], iter([pieces[device] for pieces in local_in]))
         site = Site(
             op=call.op,
-            mesh=mesh,
-            device=device,
+            function=call.overload,
+            device=Device(mesh=mesh, coordinate=device),
             programs=tuple(strategy[2] for strategy in strategies),
             shapes_in=[list(tensor.shape) for tensor in whole],
             placed_in=placed_in,

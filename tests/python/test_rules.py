@@ -9,7 +9,6 @@ import attention_kernels
 import pytest
 import torch
 from layer_cases import layer_calls
-from local_programs import program_of
 from op_cases import Call, all_calls, call, real
 from rule_check import check, dump_rules, model_of, rules_of
 from shards import Split, equal
@@ -34,15 +33,6 @@ def test_pieces_make_the_whole(rules: list[Any], index: int) -> None:
     for mesh in MESHES:
         ran = [check(call, expected, strategies, mesh) for strategies in product(rules[index], repeat=len(mesh))]
         assert ran[0], "the replicated strategy runs on every mesh"
-
-
-def test_placements_tell_which_program_runs(rules: list[Any]) -> None:
-    for one, strategies in zip(CALLS, rules, strict=True):
-        assert strategies is not None, one.op
-        placed = [[[split.placement for split in side] for side in strategy[:2]] for strategy in strategies]
-        assert all(placed.count(line) == 1 for line in placed), one.op
-        for (ins, outs), (*_, program) in zip(placed, strategies, strict=True):
-            assert program_of(one.op, list(one.args), one.kwargs, ins, outs) == program, one.op
 
 
 @pytest.mark.parametrize("heads", [6, 12])

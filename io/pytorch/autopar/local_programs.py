@@ -7,14 +7,14 @@ dim and get the result back, so that the caller decides how devices talk.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from op_cases import bind, overload
-from shards import Coordinate, local_shape, piece_sizes
 from torch import Tensor
+
+from .placements import Device
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +25,7 @@ class AllReduce:
 
 
 Running = Generator[AllReduce, Tensor, list[Any]]
+HALVES = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,47 +33,53 @@ class Site:
     """One node on one device. Shapes are those of whole tensors, placements and programs one per mesh dim."""
 
     op: str
-    mesh: Coordinate
-    device: Coordinate
-    programs: tuple[str, ...]
-    shapes_in: list[list[int]]
-    placed_in: list[list[str]]
-    shapes_out: list[list[int]]
-    placed_out: list[list[str]]
+    function: Callable[..., Any]  # runs the op
+    device: Device
+    programs: Sequence[str]
+    shapes_in: Sequence[Sequence[int]]
+    placed_in: Sequence[Sequence[str]]
+    shapes_out: Sequence[Sequence[int]]
+    placed_out: Sequence[Sequence[str]]
 
     def mesh_dims(self, program: str) -> list[int]:
         return [dim for dim, name in enumerate(self.programs) if name == program]
 
     def rows_of_input(self, index: int, dim: int) -> tuple[int, int]:
-        return piece(self.shapes_in[index][dim], self.placed_in[index], dim, self.mesh, self.device)
+        """Where the device's piece of an input's dim begins, and its length."""
+        return self.device.piece(self.shapes_in[index][dim], self.placed_in[index], dim)
 
     def rows_of_output(self, index: int, dim: int) -> tuple[int, int]:
-        return piece(self.shapes_out[index][dim], self.placed_out[index], dim, self.mesh, self.device)
+        return self.device.piece(self.shapes_out[index][dim], self.placed_out[index], dim)
 
     def shape_out(self, index: int) -> list[int]:
-        return local_shape(self.shapes_out[index], self.placed_out[index], self.mesh, self.device)
+        return self.device.local_shape(self.shapes_out[index], self.placed_out[index])
 
     def num_shards_in(self, index: int, dim: int) -> int:
-        count = 1
-        for placement, size in zip(self.placed_in[index], self.mesh, strict=True):
-            count *= size if placement == f"S({dim})" else 1
-        return count
-
-
-def piece(size: int, placements: list[str], dim: int, mesh: Coordinate, device: Coordinate) -> tuple[int, int]:
-    """Where a device's piece of a tensor dim begins, and its length."""
-    begin = 0
-    for placement, count, index in zip(placements, mesh, device, strict=True):
-        if placement == f"S({dim})":
-            sizes = piece_sizes(size, count)
-            begin += sum(sizes[:index])
-            size = sizes[index]
-    return begin, size
+        placed = zip(self.placed_in[index], self.device.mesh, strict=True)
+        return math.prod(size for placement, size in placed if placement == f"S({dim})")
 
 
 def schema(name: str) -> Any:
+    return find_op(name)._schema
+
+
+def find_op(name: str) -> Any:
+    """The op "aten.mm.default"."""
     namespace, packet, variant = name.split(".")
-    return getattr(getattr(getattr(torch.ops, namespace), packet), variant)._schema
+    return getattr(getattr(getattr(torch.ops, namespace), packet), variant)
+
+
+def bind(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments by name, defaults included."""
+    bound = {}
+    for position, argument in enumerate(schema.arguments):
+        if position < len(args):
+            bound[argument.name] = args[position]
+        elif argument.name in kwargs:
+            bound[argument.name] = kwargs[argument.name]
+        elif argument.has_default_value():
+            bound[argument.name] = argument.default_value
+    return bound
 
 
 def outputs(result: Any) -> list[Any]:
@@ -103,7 +110,7 @@ def localise_args(site: Site, bound: dict[str, Any]) -> dict[str, Any]:
 
 def plain(site: Site, bound: dict[str, Any]) -> Running:
     yield from ()
-    return outputs(overload(site.op)(**localise_args(site, bound)))
+    return outputs(site.function(**localise_args(site, bound)))
 
 
 # ---- programs ----
@@ -120,7 +127,7 @@ def embedding(site: Site, bound: dict[str, Any]) -> Running:
     begin, length = site.rows_of_input(0, 0)
     indices = bound["indices"] - begin
     foreign = (indices < 0) | (indices >= length)
-    rows = overload(site.op)(bound["weight"], indices.masked_fill(foreign, 0))
+    rows = site.function(bound["weight"], indices.masked_fill(foreign, 0))
     return [rows.masked_fill(foreign.unsqueeze(-1), 0)]
 
 
@@ -130,7 +137,7 @@ def embedding_backward(site: Site, bound: dict[str, Any]) -> Running:
     indices = bound["indices"] - begin
     dropped = (indices < 0) | (indices >= length) | (bound["indices"] == bound["padding_idx"])
     # What falls outside goes to one more row behind.
-    rows = overload(site.op)(
+    rows = site.function(
         bound["grad_output"], indices.masked_fill(dropped, length), length + 1, -1, bound["scale_grad_by_freq"]
     )
     return [rows[:length]]
@@ -151,28 +158,29 @@ def local_classes(bound: dict[str, Any], begin: int, length: int) -> dict[str, A
 def nll_loss(site: Site, bound: dict[str, Any]) -> Running:
     class_dim = 1 if len(site.shapes_in[0]) > 1 else 0
     counted = bound["target"] != bound["ignore_index"]
-    weights = counted.to(bound["self"].dtype)
+    dtype = bound["self"].dtype
+    weights = counted.to(torch.float32 if dtype in HALVES else dtype)
     if bound["weight"] is not None:
         weights = weights * bound["weight"][bound["target"].masked_fill(~counted, 0)]
     total = yield from all_reduce(weights.sum(), "sum", site.mesh_dims("nll_loss_mean"))
     is_mean = bound["reduction"] == 1
     own = local_classes(bound, *site.rows_of_input(0, class_dim)) | {"reduction": 2 if is_mean else bound["reduction"]}
-    loss, _ = overload(site.op)(**own)
+    loss, _ = site.function(**own)
     if bound["reduction"] == 0 and class_dim == 1:
-        return [loss, torch.zeros_like(total)]  # torch counts a single row only
-    return [loss / total if is_mean else loss, total]
+        return [loss, torch.zeros_like(total, dtype=dtype)]  # torch counts a single row only
+    return [(loss / total).to(dtype) if is_mean else loss, total.to(dtype)]
 
 
 def nll_loss_backward(site: Site, bound: dict[str, Any]) -> Running:
     yield from ()
     class_dim = 1 if len(site.shapes_in[1]) > 1 else 0
-    return [overload(site.op)(**local_classes(bound, *site.rows_of_input(1, class_dim)))]
+    return [site.function(**local_classes(bound, *site.rows_of_input(1, class_dim)))]
 
 
 def pair_loss_backward(site: Site, bound: dict[str, Any]) -> Running:
     yield from ()
     summed = bound | {"reduction": 2, "grad_output": bound["grad_output"] / math.prod(site.shapes_in[1])}
-    return [overload(site.op)(**summed)]
+    return [site.function(**summed)]
 
 
 def softmax(site: Site, bound: dict[str, Any]) -> Running:
@@ -180,7 +188,7 @@ def softmax(site: Site, bound: dict[str, Any]) -> Running:
     mesh_dims = site.mesh_dims("log_softmax_sharded" if logarithm else "softmax_sharded")
     x, dim = bound["self"], bound["dim"]
     dtype = torch.float32 if bound["half_to_float"] else x.dtype
-    if x.dtype in (torch.float16, torch.bfloat16):
+    if x.dtype in HALVES:
         x = x.float()
     largest = yield from all_reduce(x.amax(dim, keepdim=True), "max", mesh_dims)
     shifted = x - largest
@@ -192,7 +200,7 @@ def softmax_backward(site: Site, bound: dict[str, Any]) -> Running:
     logarithm = "log_softmax" in site.op
     mesh_dims = site.mesh_dims("log_softmax_backward_sharded" if logarithm else "softmax_backward_sharded")
     grad, output = bound["grad_output"], bound["output"]
-    if grad.dtype in (torch.float16, torch.bfloat16):
+    if grad.dtype in HALVES:
         grad, output = grad.float(), output.float()
     summand = grad if logarithm else grad * output
     total = yield from all_reduce(summand.sum(bound["dim"], keepdim=True), "sum", mesh_dims)
@@ -210,14 +218,14 @@ def foreign_positions(bound: dict[str, Any], begin: int, length: int) -> tuple[T
 def gather(site: Site, bound: dict[str, Any]) -> Running:
     yield from ()
     index, foreign = foreign_positions(bound, *site.rows_of_input(0, bound["dim"] % len(site.shapes_in[0])))
-    return [overload(site.op)(bound["self"], bound["dim"], index).masked_fill(foreign, 0)]
+    return [site.function(bound["self"], bound["dim"], index).masked_fill(foreign, 0)]
 
 
 def scatter_add(site: Site, bound: dict[str, Any]) -> Running:
     yield from ()
     index, foreign = foreign_positions(bound, *site.rows_of_input(0, bound["dim"] % len(site.shapes_in[0])))
     source = bound["src"][tuple(slice(size) for size in index.shape)]  # what stands behind the index is not read
-    return [overload(site.op)(bound["self"], bound["dim"], index, source.masked_fill(foreign, 0))]
+    return [site.function(bound["self"], bound["dim"], index, source.masked_fill(foreign, 0))]
 
 
 def local_groups(site: Site, bound: dict[str, Any]) -> Running:
@@ -245,35 +253,6 @@ PROGRAMS = {
     "softmax_backward_sharded": softmax_backward,
     "softmax_sharded": softmax,
 }
-
-
-def program_of(op: str, args: list[Any], kwargs: dict[str, Any], ins: list[str], outs: list[str]) -> str:
-    """The program that runs along a mesh dim where inputs and outputs have these placements; "": the plain op. The
-    arguments may be whole or local."""
-    bound = bind(schema(op), args, kwargs)
-    name = op.split(".")[1]
-    backward = name.endswith(("_backward", "_backward_data"))
-    program = {"_softmax_backward_data": "softmax_backward_sharded", "_softmax": "softmax_sharded"}
-    program |= {"_log_softmax_backward_data": "log_softmax_backward_sharded", "_log_softmax": "log_softmax_sharded"}
-    if name in program:
-        rank = bound["output" if backward else "self"].dim()
-        return program[name] if ins[0] == f"S({bound['dim'] % rank})" else ""
-    if name.startswith(("nll_loss_", "nll_loss2d_")):
-        scores = ins[1] if backward else ins[0]
-        if scores == ("S(1)" if bound["self"].dim() > 1 else "S(0)"):
-            return "nll_loss_backward_sharded" if backward else "nll_loss_sharded"
-        return "nll_loss_mean" if not backward and bound["reduction"] == 1 and scores.startswith("S") else ""
-    if name in ("mse_loss_backward", "huber_loss_backward", "smooth_l1_loss_backward"):
-        return "pair_loss_backward_mean" if bound["reduction"] == 1 and ins[1].startswith("S") else ""
-    if name in ("gather", "scatter_add"):
-        along = f"S({bound['dim'] % bound['self'].dim()})"
-        return f"{name}_masked" if ins[0] == along and ins[1] == "R" else ""
-    if name == "embedding":
-        return "embedding_masked" if ins[0] == "S(0)" else ""
-    if name == "embedding_dense_backward":
-        return "embedding_dense_backward_masked" if ins[0] == "R" and outs[0] == "S(0)" else ""
-    grouped = name.startswith("native_group_norm") or (name.startswith("convolution") and bound["groups"] > 1)
-    return f"{name}_local_groups" if grouped and ins[0] == "S(1)" else ""
 
 
 def run_local(site: Site, args: list[Any], kwargs: dict[str, Any]) -> Running:

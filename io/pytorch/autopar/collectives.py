@@ -1,0 +1,176 @@
+"""The steps of a redistribution as functional collectives on one device's local tensors.
+
+torch's collectives split and join along dim 0, so blocks are moved there and back. Pieces of unequal length are padded
+to the longest, as DTensor does; costs/redistribute_hops.h prices the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from .placements import Device, is_partial, shard_dim
+from .plan import Placements, Step
+
+c10d = torch.ops._c10d_functional
+
+Groups = Mapping[tuple[int, ...], str]  # mesh dims to the name of the process group over them, flattened
+
+
+class Collectives:
+    """Runs on tensors with values, and on fake ones where a program is traced."""
+
+    def __init__(self, device: Device, groups: Groups) -> None:
+        self._device = device
+        self._groups = groups
+
+    def all_reduce(self, tensor: Tensor, reduce: str, mesh_dims: tuple[int, ...]) -> Tensor:
+        if self._count(mesh_dims) == 1:
+            return tensor
+        # Process groups know no mean on every backend.
+        known = "sum" if reduce == "avg" else reduce
+        result = _wait(c10d.all_reduce(tensor.contiguous(), known, self._groups[mesh_dims]))
+        return result / self._count(mesh_dims) if reduce == "avg" else result
+
+    def run(self, step: Step, tensor: Tensor, shape: Sequence[int], source: Placements) -> Tensor:
+        """`tensor` is the local one of a tensor of whole shape `shape` with the placements `source`."""
+        if step.kind in ("slice", "zero"):
+            (mesh_dim,) = step.mesh_dims
+            if step.kind == "slice":
+                return self._slice(tensor, shape, step, mesh_dim)
+            return tensor if self._device.coordinate[mesh_dim] == 0 else torch.zeros_like(tensor)
+        dtype = tensor.dtype
+        wire = getattr(torch, step.dtype)
+        result = self._collective(step, tensor.to(wire) if wire != dtype else tensor, shape, source)
+        return result.to(dtype) if wire != dtype else result
+
+    def _collective(self, step: Step, tensor: Tensor, shape: Sequence[int], source: Placements) -> Tensor:
+        first = step.mesh_dims[0]
+        if step.kind == "all_reduce":
+            return self.all_reduce(tensor, _reduction(source[first]), step.mesh_dims)
+        if step.kind == "reduce_scatter":
+            return self._reduce_scatter(tensor, _reduction(source[first]), shape, step)
+        # Bools travel as bytes: not every backend has them.
+        bits = tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
+        if step.kind == "all_gather":
+            moved = self._all_gather(bits, shape, source, step)
+        else:
+            moved = self._all_to_all(bits, shape, source, step)
+        return moved.view(torch.bool) if tensor.dtype == torch.bool else moved
+
+    def _count(self, mesh_dims: tuple[int, ...]) -> int:
+        return math.prod(self._device.mesh[dim] for dim in mesh_dims)
+
+    def _slice(self, tensor: Tensor, shape: Sequence[int], step: Step, mesh_dim: int) -> Tensor:
+        dim = _cut(step.to[mesh_dim])
+        size, count = tensor.shape[dim], self._device.mesh[mesh_dim]
+        length = -(-size // count)
+        begin = min(self._device.coordinate[mesh_dim] * length, size)
+        # A view would keep the whole tensor alive.
+        return tensor.narrow(dim, begin, self._device.local_shape(shape, step.to)[dim]).clone(
+            memory_format=torch.contiguous_format
+        )
+
+    def _all_gather(self, tensor: Tensor, shape: Sequence[int], source: Placements, step: Step) -> Tensor:
+        """Cuts of several mesh dims may be of several tensor dims; then, or nested, they are even."""
+        after = self._device.local_shape(shape, step.to)
+        if len(step.mesh_dims) == 1:
+            dim = _cut(source[step.mesh_dims[0]])
+            tensor = _pad(tensor, dim, -(-after[dim] // self._count(step.mesh_dims)))
+        sizes = [self._device.mesh[dim] for dim in step.mesh_dims]
+        cuts = [_cut(source[dim]) for dim in step.mesh_dims]
+        count = self._count(step.mesh_dims)
+        joined = c10d.all_gather_into_tensor(tensor.contiguous(), count, self._groups[step.mesh_dims])
+        blocks = _wait(joined).view([*sizes, *tensor.shape])
+        return _trim(_join_blocks(blocks, cuts), after)
+
+    def _reduce_scatter(self, tensor: Tensor, reduce: str, shape: Sequence[int], step: Step) -> Tensor:
+        sizes = [self._device.mesh[dim] for dim in step.mesh_dims]
+        cuts = [_cut(step.to[dim]) for dim in step.mesh_dims]
+        count = self._count(step.mesh_dims)
+        if len(sizes) == 1:
+            tensor = _pad(tensor, cuts[0], -(-tensor.shape[cuts[0]] // count) * count)
+        blocks = _split_blocks(tensor, sizes, cuts)
+        flat = blocks.reshape(count * blocks.shape[len(sizes)], *blocks.shape[len(sizes) + 1 :])
+        known = "sum" if reduce == "avg" else reduce
+        group = self._groups[step.mesh_dims]
+        own = _wait(c10d.reduce_scatter_tensor(flat.contiguous(), known, count, group))
+        if reduce == "avg":
+            own = own / count
+        return _trim(own, self._device.local_shape(shape, step.to))
+
+    def _all_to_all(self, tensor: Tensor, shape: Sequence[int], source: Placements, step: Step) -> Tensor:
+        """From cuts of one tensor dim to cuts of another; on several mesh dims both are even."""
+        old, new = _cut(source[step.mesh_dims[0]]), _cut(step.to[step.mesh_dims[0]])
+        after = self._device.local_shape(shape, step.to)
+        count = self._count(step.mesh_dims)
+        tensor = _pad(tensor, old, -(-after[old] // count))
+        tensor = _pad(tensor, new, -(-tensor.shape[new] // count) * count)
+        blocks = _split_blocks(tensor, [count], [new]).contiguous()
+        flat = blocks.view(count * blocks.shape[1], *blocks.shape[2:]) if blocks.dim() > 1 else blocks
+        sizes = [flat.shape[0] // count] * count
+        moved = _wait(c10d.all_to_all_single(flat, sizes, sizes, self._groups[step.mesh_dims]))
+        return _trim(_join_blocks(moved.view(blocks.shape), [old]), after)
+
+
+def _wait(pending: Tensor) -> Tensor:
+    result: Tensor = c10d.wait_tensor(pending)
+    return result
+
+
+def _cut(placement: str) -> int:
+    dim = shard_dim(placement)
+    assert dim is not None, placement
+    return dim
+
+
+def _reduction(placement: str) -> str:
+    assert is_partial(placement), placement
+    return placement[2:-1]
+
+
+def _pad(tensor: Tensor, dim: int, size: int) -> Tensor:
+    missing = size - tensor.shape[dim]
+    if missing == 0:
+        return tensor
+    return torch.constant_pad_nd(tensor, [0, 0] * (tensor.dim() - 1 - dim) + [0, missing])
+
+
+def _trim(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    for dim, size in enumerate(shape):
+        if tensor.shape[dim] != size:
+            tensor = tensor.narrow(dim, 0, size)
+    # Not a view into the padded buffer.
+    return tensor.contiguous()
+
+
+def _split_blocks(tensor: Tensor, sizes: Sequence[int], cuts: Sequence[int]) -> Tensor:
+    """Tensor dim `cuts[i]` cut in `sizes[i]` blocks, for all i; of one dim, the earlier cuts are the outer ones. Gives
+    the block dims first."""
+    shape: list[int] = []
+    order: list[int] = []  # of the block dims
+    rest: list[int] = []
+    for dim, size in enumerate(tensor.shape):
+        own = [i for i, cut in enumerate(cuts) if cut == dim]
+        order += own
+        shape += [sizes[i] for i in own]
+        rest.append(len(shape))
+        shape.append(size // math.prod(sizes[i] for i in own))
+    block_dims = [position for position in range(len(shape)) if position not in rest]
+    first = [block_dims[order.index(i)] for i in range(len(cuts))]
+    return tensor.reshape(shape).permute([*first, *rest])
+
+
+def _join_blocks(blocks: Tensor, cuts: Sequence[int]) -> Tensor:
+    """The inverse of _split_blocks."""
+    num_cuts = len(cuts)
+    order: list[int] = []
+    shape: list[int] = []
+    for dim, size in enumerate(blocks.shape[num_cuts:]):
+        own = [i for i, cut in enumerate(cuts) if cut == dim]
+        order += [*own, num_cuts + dim]
+        shape.append(size * math.prod(blocks.shape[i] for i in own))
+    return blocks.permute(order).reshape(shape)

@@ -1,0 +1,295 @@
+"""plan.json (docs/plan-json.md) as data. Reading and printing need no PyTorch."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import PlanError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.placement_types import Placement
+
+FORMAT = "autopar-plan"
+VERSION = 1
+PLACEMENT = re.compile(r"R|S\((0|[1-9][0-9]*)\)|P\((sum|avg|max|min)\)")
+STEPS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "slice", "zero")
+
+Placements = tuple[str, ...]  # one per mesh dim: "R", "S(0)", "P(sum)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One collective over the flattened group of some mesh dims, or a local step."""
+
+    kind: str
+    mesh_dims: tuple[int, ...]
+    to: Placements
+    bytes: int
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Redistribution:
+    value: str
+    output: int
+    phase: str
+    source: Placements
+    target: Placements
+    steps: tuple[Step, ...]
+    uses: tuple[tuple[str, int], ...]  # (key of the reader, its input)
+    graph_outputs: tuple[int, ...]  # indices into the outputs of the graph
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collective:
+    """An all-reduce inside a local program (docs/local-programs.md)."""
+
+    mesh_dims: tuple[int, ...]
+    bytes: int
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodePlan:
+    op: str
+    inputs: tuple[Placements, ...]
+    outputs: tuple[Placements | None, ...]
+    tensors: tuple[str | None, ...]  # dtype and whole shape of each output: "bfloat16[16,8192]"
+    programs: tuple[str, ...] = ()  # by mesh dim; "" is the plain op
+    collectives: tuple[Collective, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputPlan:
+    value: str
+    output: int
+    role: str
+    of: str | None
+    placements: Placements
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """How one model's training step runs on a mesh. `print(plan)` is a summary."""
+
+    source: str  # the file, for messages
+    model_name: str
+    graph_hash: str
+    mesh_shape: tuple[int, ...]
+    mesh_dim_names: tuple[str, ...]
+    cluster: str
+    status: str
+    cost_ps: int
+    gap: float
+    parameter_bytes: int
+    parameters: Mapping[str, Placements]
+    nodes: Mapping[str, NodePlan]
+    redistributions: Sequence[Redistribution]
+    outputs: Sequence[OutputPlan]
+    communication: Sequence[Mapping[str, Any]] = field(repr=False)
+
+    def placements(self) -> dict[str, tuple[Placement, ...]]:
+        """DTensor placements at rest of every parameter by its fully qualified name, for use without the rest of the
+        plan: `distribute_tensor`, `distribute_module`, `parallelize_module`. `parameters` has them as text.
+        """
+        from .placements import to_torch
+
+        return {name: tuple(map(to_torch, placed)) for name, placed in self.parameters.items()}
+
+    def __str__(self) -> str:
+        mesh = ", ".join(f"{name}={size}" for name, size in zip(self.mesh_dim_names, self.mesh_shape, strict=True))
+        proof = {"optimal": "proven optimal", "random": "random"}.get(self.status, f"gap {self.gap:.2%}")
+        lines = [
+            f"{self.model_name} on a mesh of {mesh} ({self.cluster})",
+            f"predicted step {self.cost_ps / 1e9:.3f} ms, {proof}; "
+            f"{self.parameter_bytes / 2**20:.1f} MiB per device for parameters, gradients and optimizer state",
+            "parameters",
+        ]
+        for placed, names in _fold_names(self.parameters).items():
+            lines.append(f"  ({', '.join(placed)})  {', '.join(names)}")
+        lines.append("communication")
+        for total in self.communication:
+            lines.append(
+                f"  {total['collective']} over {', '.join(total['mesh_dims'])}: {total['count']} times, "
+                f"{total['bytes'] / 2**20:.2f} MiB, {total['time_ps'] / 1e9:.3f} ms"
+            )
+        return "\n".join(lines)
+
+
+def _fold_names(parameters: Mapping[str, Placements]) -> dict[Placements, list[str]]:
+    """Names by placements; those that differ in numbers only are one, with `*` in the place of the number."""
+    folded: dict[Placements, list[str]] = {}
+    for name, placed in parameters.items():
+        names = folded.setdefault(placed, [])
+        pattern = re.sub(r"(^|\.)[0-9]+(?=\.|$)", r"\1*", name)
+        if pattern not in names:
+            names.append(pattern)
+    return folded
+
+
+def load_plan(path: str | PathLike[str]) -> Plan:
+    """Reads a plan.json. Raises PlanError, which names the file and the place in it."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise PlanError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path}: is no text in UTF-8: {error}") from error
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"{path}: is no JSON: {error}") from error
+    return _Reader(str(path)).plan(document)
+
+
+class _Reader:
+    """Checks what it reads: plans may be edited by hand."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._dims: tuple[str, ...] = ()
+
+    def fail(self, place: str, text: str) -> PlanError:
+        return PlanError(f"{self._path}: {place}: {text}")
+
+    def get(self, holder: Any, place: str, key: str, kind: type | tuple[type, ...]) -> Any:
+        """`holder[key]`, which must be of type `kind`."""
+        if not isinstance(holder, dict):
+            raise self.fail(place, f"want an object, found {_shown(holder)}")
+        if key not in holder:
+            raise self.fail(place, f'"{key}" is missing')
+        value = holder[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+            raise self.fail(f"{place}.{key}" if place else key, f"want {names}, found {_shown(value)}")
+        return value
+
+    def plan(self, root: Any) -> Plan:
+        if not isinstance(root, dict) or root.get("format") != FORMAT:
+            raise self.fail("format", f'is no plan: want "format": "{FORMAT}"')
+        if root.get("version") != VERSION:
+            raise self.fail("version", f"this program reads version {VERSION}, found {_shown(root.get('version'))}")
+        mesh = self.get(root, "", "mesh", dict)
+        shape = self.get(mesh, "mesh", "shape", list)
+        self._dims = tuple(self.get(mesh, "mesh", "dim_names", list))
+        if not shape or not all(type(size) is int and size > 0 for size in shape) or len(shape) != len(self._dims):
+            raise self.fail("mesh", f"want one positive size per dim name, found {_shown(mesh)}")
+        model, result, totals = (self.get(root, "", key, dict) for key in ("model", "result", "totals"))
+        parameters = self.get(root, "", "parameters", dict)
+        redistributions = self.get(root, "", "redistributions", list)
+        outputs = self.get(root, "", "outputs", list)
+        return Plan(
+            source=self._path,
+            model_name=self.get(model, "model", "name", str),
+            graph_hash=self.get(model, "model", "graph_hash", str),
+            mesh_shape=tuple(shape),
+            mesh_dim_names=self._dims,
+            cluster=self.get(self.get(root, "", "cluster", dict), "cluster", "name", str),
+            status=self.get(result, "result", "status", str),
+            cost_ps=self.get(result, "result", "cost_ps", int),
+            gap=float(self.get(result, "result", "gap", (int, float))),
+            parameter_bytes=self.get(totals, "totals", "parameter_bytes", int),
+            parameters={name: self.placements(placed, f"parameters.{name}") for name, placed in parameters.items()},
+            nodes={key: self.node(node, key) for key, node in self.get(root, "", "nodes", dict).items()},
+            redistributions=[self.redistribution(one, index) for index, one in enumerate(redistributions)],
+            outputs=[self.output(one, f"outputs[{index}]") for index, one in enumerate(outputs)],
+            communication=self.get(totals, "totals", "communication", list),
+        )
+
+    def placements(self, value: Any, place: str) -> Placements:
+        if not isinstance(value, list) or len(value) != len(self._dims):
+            raise self.fail(place, f"want {len(self._dims)} placements, one per mesh dim; found {_shown(value)}")
+        for one in value:
+            if not isinstance(one, str) or not PLACEMENT.fullmatch(one):
+                raise self.fail(place, f"want placements such as R, S(0) or P(sum), found {_shown(one)}")
+        return tuple(value)
+
+    def mesh_dims(self, holder: Any, place: str) -> tuple[int, ...]:
+        names = self.get(holder, place, "mesh_dims", list)
+        unknown = [name for name in names if name not in self._dims]
+        if unknown or not names:
+            raise self.fail(f"{place}.mesh_dims", f"want names of mesh dims ({', '.join(self._dims)}), found {names}")
+        return tuple(sorted(self._dims.index(name) for name in names))
+
+    def node(self, node: Any, key: str) -> NodePlan:
+        place = f"nodes.{key}"
+        outputs = self.get(node, place, "outputs", list)
+        programs = self.get(node, place, "programs", list) if "programs" in node else []
+        collectives = self.get(node, place, "collectives", list) if "collectives" in node else []
+        if programs and len(programs) != len(self._dims):
+            raise self.fail(f"{place}.programs", f"want one per mesh dim, found {_shown(programs)}")
+        inputs = self.get(node, place, "inputs", list)
+        return NodePlan(
+            op=self.get(node, place, "op", str),
+            inputs=tuple(self.placements(one, f"{place}.inputs[{i}]") for i, one in enumerate(inputs)),
+            outputs=tuple(
+                None if one is None else self.placements(one, f"{place}.outputs[{i}]") for i, one in enumerate(outputs)
+            ),
+            tensors=tuple(self.get(node, place, "tensors", list)),
+            programs=tuple(programs),
+            collectives=tuple(self.collective(one, f"{place}.collectives[{i}]") for i, one in enumerate(collectives)),
+        )
+
+    def collective(self, value: Any, place: str) -> Collective:
+        if self.get(value, place, "step", str) != "all_reduce":
+            raise self.fail(f"{place}.step", 'local programs know "all_reduce" only')
+        return Collective(
+            mesh_dims=self.mesh_dims(value, place),
+            bytes=self.get(value, place, "bytes", int),
+            dtype=self.get(value, place, "dtype", str),
+        )
+
+    def redistribution(self, value: Any, index: int) -> Redistribution:
+        place = f"redistributions[{index}]"
+        dtype = self.get(value, place, "dtype", str)
+        uses = []
+        graph_outputs = []
+        for i, use in enumerate(self.get(value, place, "uses", list)):
+            if isinstance(use, dict) and "graph_output" in use:
+                graph_outputs.append(self.get(use, f"{place}.uses[{i}]", "graph_output", int))
+            else:
+                node = self.get(use, f"{place}.uses[{i}]", "node", str)
+                uses.append((node, self.get(use, f"{place}.uses[{i}]", "input", int)))
+        steps = self.get(value, place, "steps", list)
+        return Redistribution(
+            value=self.get(value, place, "value", str),
+            output=self.get(value, place, "output", int),
+            phase=self.get(value, place, "phase", str),
+            source=self.placements(self.get(value, place, "from", list), f"{place}.from"),
+            target=self.placements(self.get(value, place, "to", list), f"{place}.to"),
+            steps=tuple(self.step(one, f"{place}.steps[{i}]", dtype) for i, one in enumerate(steps)),
+            uses=tuple(uses),
+            graph_outputs=tuple(graph_outputs),
+        )
+
+    def step(self, value: Any, place: str, dtype: str) -> Step:
+        kind = self.get(value, place, "step", str)
+        if kind not in STEPS:
+            raise self.fail(f"{place}.step", f"want one of {', '.join(STEPS)}, found {_shown(kind)}")
+        return Step(
+            kind=kind,
+            mesh_dims=self.mesh_dims(value, place),
+            to=self.placements(self.get(value, place, "to", list), f"{place}.to"),
+            bytes=self.get(value, place, "bytes", int),
+            dtype=self.get(value, place, "dtype", str) if "dtype" in value else dtype,
+        )
+
+    def output(self, value: Any, place: str) -> OutputPlan:
+        return OutputPlan(
+            value=self.get(value, place, "value", str),
+            output=self.get(value, place, "output", int),
+            role=self.get(value, place, "role", str),
+            of=self.get(value, place, "of", str) if "of" in value else None,
+            placements=self.placements(self.get(value, place, "placements", list), f"{place}.placements"),
+        )
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
