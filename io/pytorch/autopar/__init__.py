@@ -1,19 +1,52 @@
-"""autopar: from a PyTorch model to model.json, which autopar-search reads."""
+"""autopar: from a PyTorch model to model.json, which autopar-search reads, and from its plan.json to a module that
+trains by it. Importing this needs no PyTorch.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import ExportError
+from .errors import ExportError, PlanError
+from .plan import Plan, load_plan
 
 if TYPE_CHECKING:
     import torch
+    from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["ExportError", "export"]
+    from .materialise import Init
+    from .parallel import ParallelModule
+    from .regions import RegionSite, constrain, local_map
+    from .strategy import Strategy, register_rule
+
+__all__ = [
+    "ExportError",
+    "Plan",
+    "PlanError",
+    "RegionSite",
+    "Strategy",
+    "apply",
+    "constrain",
+    "export",
+    "load_plan",
+    "local_map",
+    "parallelize",
+    "register_rule",
+]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """What needs PyTorch is imported when it is used."""
+    for module in ("regions", "strategy"):
+        if name in __all__:
+            found = getattr(importlib.import_module(f".{module}", __name__), name, None)
+            if found is not None:
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def export(
@@ -49,3 +82,29 @@ def export(
 
         write_document(document, target)
     return document
+
+
+def apply(
+    model: torch.nn.Module,
+    plan: Plan | str | PathLike[str],
+    mesh: DeviceMesh,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    loss: Callable[[Any], torch.Tensor] | int | str | None = None,
+    init: Init | None = None,
+) -> ParallelModule:
+    """The model as a module that trains by the plan: its parameters are DTensors under the same names, its forward
+    takes what the model's does and gives the loss, and `loss.backward()` and any optimizer do the rest. What runs is
+    plain ATen ops on local tensors and functional collectives.
+
+    Call it on every rank of `mesh`, whose shape and dim names must be the plan's. `args` and `kwargs` are arguments of
+    the model, of which only shapes and dtypes matter: with them, all that can be wrong is found here; without, at the
+    first call. `loss` as in `export`. Parameters with values are those of rank 0. A model on the meta device gets its
+    values module by module from its own `reset_parameters` (Hugging Face models: `_init_weights`), or from `init`, a
+    function that initialises the module it is given; they are those of a single process with rank 0's random state.
+    Raises PlanError, on all ranks, with the first difference if the plan belongs to another model or mesh.
+    """
+    from .replay import apply
+
+    return apply(model, plan, mesh, args, kwargs, loss=loss, init=init)

@@ -27,6 +27,7 @@ from torch.fx.traceback import annotate, preserve_node_meta
 from torch.utils import _pytree as pytree
 
 from .errors import ExportError
+from .regions import Region, captured_regions
 
 MODULE_TAG = "autopar_module"
 # The captured module is the model's parent, as names of parameters need a module to hang on.
@@ -42,12 +43,16 @@ class Capture:
     input_names: Sequence[str]  # of the tensors among the arguments, in the order of their descriptors
     aliases: Mapping[str, Sequence[str]]  # first name of a tied parameter or buffer to its other ones
     constants: Set[str]  # names of tensors that are plain attributes of modules
+    regions: Mapping[str, Region]  # calls of the author's own distributed regions, by name
 
 
-def capture(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss | None) -> Capture:
-    names, leaves, spec = _flatten_arguments(model, args, kwargs)
+def capture(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss | None, device: str | None = None
+) -> Capture:
+    """`device`: where the training step will run; None: where the tensors are, and the CPU for those on meta."""
+    names, leaves, spec = flatten_arguments(model, args, kwargs)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    fakes = _Fakes()
+    fakes = _Fakes(device)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_training_defaults())
         constants = stack.enter_context(_fake_state(model, fakes))
@@ -57,6 +62,7 @@ def capture(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], lo
         stack.enter_context(preserve_node_meta())
         paths = stack.enter_context(_recorded_module_paths(model))
         stack.enter_context(_no_packed_sequences("position_ids" in kwargs))
+        regions = stack.enter_context(captured_regions())
         step = _Step(model, leaves, spec, loss)
         try:
             joint = aot_export_joint_with_descriptors(stack, step, tuple(map(fakes.of, tensors)), decompositions={})
@@ -66,7 +72,13 @@ def capture(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], lo
             where = f" in module {paths[-1]!r}" if paths and paths[-1] else ""
             text = f"PyTorch cannot capture the model{where}: {type(error).__name__}: {error}{_why(error)}"
             raise ExportError(text) from error
-        return Capture(graph_module=joint.graph_module, input_names=names, aliases=step.aliases, constants=constants)
+        return Capture(
+            graph_module=joint.graph_module,
+            input_names=names,
+            aliases=step.aliases,
+            constants=constants,
+            regions=regions,
+        )
 
 
 def _why(error: Exception) -> str:
@@ -93,7 +105,7 @@ def _training_defaults() -> Iterator[None]:
         yield
 
 
-def _flatten_arguments(
+def flatten_arguments(
     model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[str], list[Any], pytree.TreeSpec]:
     """Names of the tensors among the arguments (by the parameters of `forward`), all leaves, and how they nest."""
@@ -125,7 +137,8 @@ def _step_of(entry: Any) -> Any:
 class _Fakes:
     """Fake twins of tensors; the same tensor has the same twin, so that ties stay ties."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str | None) -> None:
+        self._device = device
         # Tensors in places where no one looks, such as lists, become constants.
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # holds the originals, or ids could recur
@@ -142,7 +155,7 @@ class _Fakes:
         if tensor.layout != torch.strided:
             raise ExportError(f"tensors of layout {tensor.layout} cannot be exported, only strided ones")
         # On the meta device other kernels run than where the model will train.
-        device = torch.device("cpu") if tensor.device.type == "meta" else tensor.device
+        device = torch.device(self._device or ("cpu" if tensor.device.type == "meta" else tensor.device))
         with self._mode:
             fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
         if isinstance(tensor, nn.Parameter):

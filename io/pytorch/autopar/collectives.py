@@ -7,7 +7,8 @@ to the longest, as DTensor does; costs/redistribute_hops.h prices the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,7 +18,11 @@ from .plan import Placements, Step
 
 c10d = torch.ops._c10d_functional
 
-Groups = Mapping[tuple[int, ...], str]  # mesh dims to the name of the process group over them, flattened
+
+class Groups(Protocol):
+    """The name of the process group over some mesh dims, flattened."""
+
+    def __getitem__(self, mesh_dims: tuple[int, ...], /) -> str: ...
 
 
 class Collectives:

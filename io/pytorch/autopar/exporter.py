@@ -29,9 +29,9 @@ def make_model(
     mesh: Sequence[int] | Mapping[str, int] | None,
     cluster: str | Mapping[str, Any] | None,
     constraints: Mapping[str, Any] | None,
+    device: str | None = None,
 ) -> dict[str, Any]:
-    if not torch.__version__.startswith(WANTED_TORCH):
-        raise ExportError(f"PyTorch {WANTED_TORCH}x is needed; this is {torch.__version__}")
+    check_torch()
     if not isinstance(model, torch.nn.Module):
         raise ExportError(f"the model should be a torch.nn.Module; it is a {type(model).__name__}")
     if not isinstance(args, tuple | list):
@@ -47,9 +47,21 @@ def make_model(
         json.dumps(extras, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ExportError(f"cluster and constraints should be what JSON can hold: {error}") from error
-    graph = lower(capture(model, args, kwargs, loss))
+    graph = lower(capture(model, args, kwargs, loss, device))
+    if graph["constraints"]:
+        extras["constraints"] = _merged(graph["constraints"], extras.get("constraints", {}))
     producer = f"autopar {__version__}, torch {torch.__version__}"
     return make_document(name or type(model).__name__, producer, graph, extras)
+
+
+def check_torch() -> None:
+    if not torch.__version__.startswith(WANTED_TORCH):
+        raise ExportError(f"PyTorch {WANTED_TORCH}x is needed; this is {torch.__version__}")
+
+
+def _merged(inline: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Constraints of the caller win over those that stand in the model."""
+    return {**given, "nodes": {**inline["nodes"], **given.get("nodes", {})}}
 
 
 def _mesh(mesh: Sequence[int] | Mapping[str, int]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 from collections.abc import Iterable
@@ -15,12 +16,14 @@ from torch._ops import OpOverload
 from .capture import MODEL_PREFIX, MODULE_TAG, Capture
 from .errors import ExportError
 from .model_file import DTYPES, KeyMaker
+from .regions import BACKWARD, CONSTRAIN, FORWARD
+from .strategy import declared_strategies
 
 Json = dict[str, Any]
 
 
 def lower(capture: Capture) -> Json:
-    """`inputs`, `nodes` and `outputs` of model.json."""
+    """`inputs`, `nodes` and `outputs` of model.json, and the `constraints` that the model itself states."""
     return _Lowering(capture).run()
 
 
@@ -35,6 +38,7 @@ class _Lowering:
         self._modules: dict[fx.Node, str] = {}
         self._inputs: list[Json] = []
         self._nodes: list[Json] = []
+        self._pins: dict[str, Any] = {}
 
     def run(self) -> Json:
         outputs: list[Json] = []
@@ -52,7 +56,8 @@ class _Lowering:
         if not any(entry["role"] == "tangent" for entry in self._inputs):
             raise ExportError("the loss is a parameter or an argument, or a view of one, so there is nothing to train")
         _mark_targets(self._inputs, self._nodes)
-        return {"inputs": self._inputs, "nodes": self._nodes, "outputs": outputs}
+        constraints = {"nodes": self._pins} if self._pins else {}
+        return {"inputs": self._inputs, "nodes": self._nodes, "outputs": outputs, "constraints": constraints}
 
     def _add_input(self, node: fx.Node, key: str, role: str, name: str) -> None:
         self._refs[node] = {"ref": key}
@@ -132,6 +137,7 @@ class _Lowering:
             if node.kwargs:
                 entry["kwargs"] = {name: self._arg(arg) for name, arg in node.kwargs.items()}
             entry["outputs"] = [_tensor(value) if isinstance(value, torch.Tensor) else None for value in _values(node)]
+            entry |= self._declared(node, op, entry)
         except ExportError as error:
             raise ExportError(f"{key} ({op}): {error}") from error
         entry |= {"module": module, "phase": phase}
@@ -139,6 +145,34 @@ class _Lowering:
             # Autograd counts through the whole process, so the numbers themselves would differ from run to run.
             entry["seq"] = self._sequence.setdefault(sequence, len(self._sequence))
         self._nodes.append(entry)
+
+    def _declared(self, node: fx.Node, op: str, entry: Json) -> Json:
+        """What the model's author says about the node: strategies, costs, pins."""
+        if op == CONSTRAIN:
+            source, pins, _ = node.args
+            assert isinstance(pins, str)
+            entry["args"] = [self._arg(source)]
+            self._pins[entry["key"]] = json.loads(pins)
+            return {}
+        if op == FORWARD:
+            region = self._capture.regions[entry["args"][1]]
+            strategies = [strategy.forward() for strategy in region.local_map.strategies]
+            for strategy in strategies:
+                strategy["outputs"].append("R")  # the tape
+            return {"strategies": strategies, **({} if region.flops is None else {"flops": region.flops})}
+        if op == BACKWARD:
+            tape, _, name, wanted = entry["args"]
+            region = self._capture.regions[name]
+            outputs = [index for index, one in enumerate(region.outputs) if one.is_floating_point()]
+            strategies = [strategy.backward(outputs, wanted) for strategy in region.local_map.strategies]
+            for strategy in strategies:
+                strategy["inputs"].insert(0, "R")
+            flops = {} if region.flops is None else {"flops": 2 * region.flops}
+            return {"strategies": strategies, "same_strategy_as": tape["ref"], **flops}
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta["val"])
+        num_inputs = sum(1 for _ in _refs_in([entry["args"], entry.get("kwargs", {})]))
+        declared = declared_strategies(op, args, kwargs, num_inputs, len(entry["outputs"]))
+        return {} if declared is None else {"strategies": declared}
 
     def _module_of_accumulation(self, node: fx.Node) -> str:
         """Autograd adds up the gradients of a value that several ops read outside of any module, when the last one

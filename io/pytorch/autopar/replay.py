@@ -1,0 +1,266 @@
+"""apply(): a model and a plan become a module that trains by the plan."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+from torch.utils import _pytree as pytree
+
+from .capture import Capture, Loss, capture, flatten_arguments
+from .collectives import Collectives
+from .compare import check_graph, check_mesh, check_other_sizes, check_parameters, parse_tensor
+from .errors import PlanError
+from .exporter import check_torch
+from .lowering import lower
+from .materialise import Init, materialise, skeleton_of
+from .model_file import graph_hash
+from .parallel import ParallelModule, Step, place_whole
+from .placements import Device
+from .plan import NodePlan, Plan, load_plan
+from .program import make_program
+from .regions import FORWARD, RegionSite
+
+
+def apply(
+    model: nn.Module,
+    plan: Plan | str | PathLike[str],
+    mesh: DeviceMesh,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    loss: Loss | None = None,
+    init: Init | None = None,
+) -> ParallelModule:
+    check_torch()
+    if not isinstance(plan, Plan):
+        plan = load_plan(plan)
+    shape = tuple(mesh.mesh.shape)
+    check_mesh(plan, shape, mesh.mesh_dim_names)
+    if mesh.get_coordinate() is None:
+        raise PlanError(f"{plan.source}: rank {dist.get_rank()} is not in the mesh")
+    names = dict(model.named_parameters(remove_duplicate=False))
+    check_parameters(plan, {name: _text(tensor) for name, tensor in names.items()})
+    groups = Groups(mesh)
+    for mesh_dims in _groups_of(plan):
+        groups(mesh_dims)
+    skeleton = skeleton_of(model)
+    skeleton.train(model.training)
+    steps = StepFinder(skeleton, plan, mesh, groups, loss)
+    if args is not None:
+        groups.agree(lambda: steps(model.training, args, kwargs or {}))
+    made = groups.agree(lambda: materialise(model, skeleton, plan, mesh, init))
+    parallel = ParallelModule(steps, groups.same_seed())
+    parallel.train(model.training)
+    for path, module in skeleton.named_modules(remove_duplicate=False):
+        for holder in (module._parameters, module._buffers):
+            for name, tensor in holder.items():
+                if tensor is not None:
+                    full_name = f"{path}.{name}" if path else name
+                    persistent = name not in module._non_persistent_buffers_set
+                    parallel.add_tensor(full_name, made[id(tensor)], persistent)
+    return parallel
+
+
+def _groups_of(plan: Plan) -> list[tuple[int, ...]]:
+    """Sets of mesh dims over which something is communicated, in an order that all ranks share."""
+    found = {step.mesh_dims for entry in plan.redistributions for step in entry.steps}
+    found |= {collective.mesh_dims for node in plan.nodes.values() for collective in node.collectives}
+    for node in plan.nodes.values():
+        if node.op == FORWARD:
+            for placed in node.inputs:
+                cuts = [
+                    (dim, one) for dim, one in enumerate(placed) if one.startswith("S") and plan.mesh_shape[dim] > 1
+                ]
+                found |= {tuple(dim for dim, other in cuts if other == one) for _, one in cuts}
+    return sorted(found)
+
+
+def _text(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}[{','.join(map(str, tensor.shape))}]"
+
+
+class Groups:
+    """Process groups over any mesh dims of a mesh, made when first asked for, which all ranks must do alike."""
+
+    def __init__(self, mesh: DeviceMesh) -> None:
+        self._mesh = mesh
+        self._made: dict[tuple[int, ...], dist.ProcessGroup] = {}
+        self._all = tuple(range(mesh.ndim))
+
+    def __call__(self, mesh_dims: tuple[int, ...]) -> dist.ProcessGroup:
+        if mesh_dims not in self._made:
+            self._made[mesh_dims] = self._make(mesh_dims)
+        return self._made[mesh_dims]
+
+    def __getitem__(self, mesh_dims: tuple[int, ...]) -> str:
+        name: str = self(mesh_dims).group_name
+        return name
+
+    def _make(self, mesh_dims: tuple[int, ...]) -> dist.ProcessGroup:
+        if len(mesh_dims) == 1:
+            single: dist.ProcessGroup = self._mesh.get_group(mesh_dims[0])
+            return single
+        others = [dim for dim in self._all if dim not in mesh_dims]
+        ranks = self._mesh.mesh.permute(*others, *mesh_dims).flatten(len(others))
+        own = self._mesh.get_coordinate()
+        assert own is not None
+        for dim in others:
+            ranks = ranks[own[dim]]
+        flat: dist.ProcessGroup = dist.new_group(ranks.tolist(), use_local_synchronization=True)
+        return flat
+
+    def agree(self, work: Callable[[], Any]) -> Any:
+        """Does the work on every rank; if it fails on one, all raise, so that none waits for it for ever."""
+        failure: Exception | None = None
+        result: Any = None
+        try:
+            result = work()
+        except Exception as error:
+            failure = error
+        text = None if failure is None else "".join(traceback.format_exception_only(failure)).strip()
+        told: list[str | None] = [None] * self._mesh.size()
+        dist.all_gather_object(told, text, group=self(self._all))
+        if failure is not None:
+            raise failure
+        for rank, other in enumerate(told):
+            if other is not None:
+                raise PlanError(f"rank {rank} of the mesh failed: {other}")
+        return result
+
+    def same_seed(self) -> int:
+        """A random number that all ranks have."""
+        told: list[int] = [0] * self._mesh.size()
+        dist.all_gather_object(told, int(torch.randint(2**62, ())), group=self(self._all))
+        return told[0]
+
+
+class StepFinder:
+    """The program for given arguments; captures the model again for sizes that it has not seen."""
+
+    def __init__(self, skeleton: nn.Module, plan: Plan, mesh: DeviceMesh, groups: Groups, loss: Loss | None) -> None:
+        self._skeleton = skeleton
+        self._plan = plan
+        self._mesh = mesh
+        self._groups = groups
+        self._loss = loss
+        coordinate = mesh.get_coordinate()
+        assert coordinate is not None
+        self._device = Device(mesh=plan.mesh_shape, coordinate=tuple(coordinate))
+        self._known: dict[Any, Step] = {}
+        self._belongs = False
+
+    def __call__(self, training: bool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Step, dict[str, Any]]:
+        """The step, and the tensors among the arguments by name."""
+        names, leaves, spec = flatten_arguments(self._skeleton, args, kwargs)
+        key = (training, spec, *(_signature(leaf) for leaf in leaves))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        step = self._known.get(key)
+        if step is None:
+            self._skeleton.train(training)
+            step = self._known[key] = self._make(names, leaves, spec)
+        return step, dict(zip(names, tensors, strict=True))
+
+    def _make(self, names: Sequence[str], leaves: Sequence[Any], spec: pytree.TreeSpec) -> Step:
+        whole = [_meta(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        planned = self._planned(names, whole)
+        own = all(a is b or (isinstance(a, Tensor) and a.shape == b.shape) for a, b in zip(whole, planned, strict=True))
+        if own or not self._belongs:
+            captured, document = self._capture(planned, spec)
+            check_graph(document, self._plan)
+            self._belongs = True
+        if not own:
+            captured, document = self._capture(whole, spec)
+            check_other_sizes(document, self._plan)
+        return self._step(captured, document)
+
+    def _planned(self, names: Sequence[str], leaves: Sequence[Any]) -> list[Any]:
+        """The arguments with the sizes that the plan was made for."""
+        remaining = iter(names)
+        planned = []
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                key = f"input.{next(remaining)}"
+                node = self._plan.nodes.get(key)
+                if node is not None:
+                    dtype, shape = parse_tensor(node.tensors[0], f"{self._plan.source}: nodes.{key}.tensors[0]")
+                    if len(shape) == leaf.dim() and dtype == str(leaf.dtype).removeprefix("torch."):
+                        leaf = torch.empty(shape, dtype=leaf.dtype, device="meta", requires_grad=leaf.requires_grad)
+            planned.append(leaf)
+        return planned
+
+    def _capture(self, leaves: Sequence[Any], spec: pytree.TreeSpec) -> tuple[Capture, dict[str, Any]]:
+        args, kwargs = pytree.tree_unflatten(list(leaves), spec)
+        captured = capture(self._skeleton, args, kwargs, self._loss, self._mesh.device_type)
+        document = lower(captured)
+        return captured, {**document, "name": type(self._skeleton).__name__, "graph_hash": graph_hash(document)}
+
+    def _step(self, captured: Capture, document: Mapping[str, Any]) -> Step:
+        plan = self._plan
+        inputs = document["inputs"]
+        placements = {entry["key"]: plan.nodes[entry["key"]].outputs[0] or () for entry in inputs}
+        program = make_program(
+            document,
+            plan,
+            self._device,
+            Collectives(self._device, self._groups),
+            self._mesh.device_type,
+            captured.regions,
+            self._site,
+        )
+        outputs = list(zip(document["outputs"], plan.outputs, strict=True))
+        constants = {
+            entry["key"]: place_whole(
+                self._constant(captured, entry["name"]).to(self._mesh.device_type),
+                placements[entry["key"]],
+                self._device,
+            )
+            for entry in inputs
+            if entry["role"] == "constant"
+        }
+        return Step(
+            program=program,
+            mesh=self._mesh,
+            device=self._device,
+            placements=placements,
+            gradients={entry["of"]: one.placements for entry, one in outputs if entry["role"] == "gradient"},
+            loss=next(one.placements for entry, one in outputs if entry["role"] == "loss"),
+            constants=constants,
+            names={entry["key"]: entry["name"] for entry in inputs if entry["role"] in ("input", "target")},
+        )
+
+    def _constant(self, captured: Capture, name: str) -> Tensor:
+        if name not in captured.constants:
+            value: Tensor = getattr(captured.graph_module, name)
+            return value
+        *path, last = name.split(".")
+        value = getattr(self._skeleton.get_submodule(".".join(path)), last)
+        if value.device.type == "meta":
+            raise PlanError(f"the tensor {name} of the model is on the meta device; give it values before apply()")
+        return value
+
+    def _site(self, choice: NodePlan) -> RegionSite:
+        return RegionSite(
+            mesh=self._mesh,
+            inputs=choice.inputs,
+            outputs=tuple(one for one in choice.outputs[:-1] if one is not None),
+            groups=self._groups,
+        )
+
+
+def _meta(tensor: Tensor) -> Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta", requires_grad=tensor.requires_grad)
+
+
+def _signature(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor):
+        return leaf
+    kind = "dtensor" if isinstance(leaf, DTensor) else "tensor"
+    return kind, tuple(leaf.shape), leaf.dtype, leaf.requires_grad
