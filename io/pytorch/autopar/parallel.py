@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
+from torch.utils import _pytree as pytree
 
 from .placements import Device, shard_dim, to_torch
 from .plan import Placements
@@ -23,45 +24,54 @@ class Step:
     """A program with what surrounds it: where its inputs come from and what happens with its outputs."""
 
     program: Program
+    run: type[torch.autograd.Function]
     mesh: DeviceMesh
     device: Device
     placements: Mapping[str, Placements]  # of every graph input
     gradients: Mapping[str, Placements]  # of the gradients that the program gives, by the graph input they are of
     loss: Placements
-    constants: Mapping[str, Tensor]  # local
-    names: Mapping[str, str]  # of the arguments among the graph inputs, by key
+    constants: Mapping[str, Tensor]  # local, by key
+    arguments: Mapping[str, tuple[int, str]]  # by key: which leaf of the call's arguments, and its name
 
 
-class _Run(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, step: Step, states: tuple[list[Tensor], list[Tensor]], *values: Any) -> Any:
-        program = step.program
-        # The casts of mixed precision are in the graph.
-        with torch.autocast(step.mesh.device_type, enabled=False):
-            results = program.forward(*values, *states[0])
-        count = len(program.forward_outputs)
-        outputs, saved = tuple(results[:count]), results[count:]
-        ctx.save_for_backward(*(value for value in saved if isinstance(value, Tensor)))
-        ctx.others = [None if isinstance(value, Tensor) else value for value in saved]
-        ctx.step, ctx.states = step, states[1]
-        ctx.mark_non_differentiable(
-            *(value for value, output in zip(outputs, program.forward_outputs, strict=True) if output["role"] != "loss")
-        )
-        return outputs
+def make_run(
+    program: Program, device: Device, tangents: Sequence[Placements], device_type: str
+) -> type[torch.autograd.Function]:
+    """The program as a differentiable function: of the forward graph's inputs and then the random states of the
+    backward graph. A class of its own for each program, so that torch.compile sees constants."""
+    num_outputs = len(program.forward_outputs)
+    roles = [output["role"] for output in program.forward_outputs]
+    loss = roles.index("loss")
+    num_forward = len(program.inputs) + len(program.random_forward)
+    gradient_of = [output["of"] for output in program.backward_outputs]
+    position = [gradient_of.index(key) if key in gradient_of else -1 for key in program.inputs]
+    num_states = len(program.random_forward) + len(program.random_backward)
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Any) -> Any:
-        step: Step = ctx.step
-        program = step.program
-        tensors = iter(ctx.saved_tensors)
-        saved = [next(tensors) if other is None else other for other in ctx.others]
-        (loss,) = (i for i, output in enumerate(program.forward_outputs) if output["role"] == "loss")
-        tangents = [place_whole(grads[loss], step.placements[key], step.device) for key in program.tangents]
-        with torch.autocast(step.mesh.device_type, enabled=False):
-            results = program.backward(*saved, *ctx.states, *tangents)
-        made = {output["of"]: grad for output, grad in zip(program.backward_outputs, results, strict=True)}
-        return None, None, *(made.get(key) for key in program.inputs)
+    class Run(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *values: Any) -> Any:
+            # The casts of mixed precision are in the graph.
+            with torch.autocast(device_type, enabled=False):
+                results = program.forward(*values[:num_forward])
+            saved = results[num_outputs:]
+            ctx.save_for_backward(*(value for value in saved if isinstance(value, Tensor)))
+            ctx.others = [None if isinstance(value, Tensor) else value for value in saved]
+            ctx.states = values[num_forward:]
+            outputs = tuple(results[:num_outputs])
+            ctx.mark_non_differentiable(*(outputs[i] for i in range(num_outputs) if i != loss))
+            return outputs
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx: Any, *grads: Any) -> Any:
+            tensors = iter(ctx.saved_tensors)
+            saved = [next(tensors) if other is None else other for other in ctx.others]
+            incoming = [place_whole(grads[loss], placements, device) for placements in tangents]
+            with torch.autocast(device_type, enabled=False):
+                made = program.backward(*saved, *ctx.states, *incoming)
+            return (*(None if index < 0 else made[index] for index in position), *([None] * num_states))
+
+    return Run
 
 
 def place_whole(tensor: Tensor, placements: Sequence[str], device: Device) -> Tensor:
@@ -87,9 +97,10 @@ class ParallelModule(nn.Module):
     which pieces the plan wants, so that nothing has to be moved.
     """
 
-    def __init__(self, find_step: Callable[..., tuple[Step, dict[str, Any]]], seed: int) -> None:
+    def __init__(self, make_step: Callable[[bool, Sequence[Any], Mapping[str, Any]], Step], seed: int) -> None:
         super().__init__()
-        self._find_step = find_step
+        self._make_step = make_step
+        self._steps: dict[Any, Step] = {}
         self._sources: dict[str, tuple[nn.Module, str]] = {}
         self.seed(seed)
 
@@ -111,22 +122,24 @@ class ParallelModule(nn.Module):
             holder.register_buffer(last, tensor, persistent=persistent)
         self._sources[name] = (holder, last)
 
+    def prepare(self, *args: Any, **kwargs: Any) -> None:
+        """Makes the program for such arguments, which the first call does otherwise."""
+        self._find_step(args, kwargs)
+
     def input_placements(self, *args: Any, **kwargs: Any) -> dict[str, tuple[Any, ...]]:
         """DTensor placements that the plan gives the tensors among these arguments, by name."""
-        step, _ = self._find_step(self.training, args, kwargs)
-        return {name: tuple(map(to_torch, step.placements[key])) for key, name in step.names.items()}
+        step, _ = self._find_step(args, kwargs)
+        return {name: tuple(map(to_torch, step.placements[key])) for key, (_, name) in step.arguments.items()}
 
     def graphs(self, *args: Any, **kwargs: Any) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
         """The forward and the backward graph that a call with these arguments runs."""
-        step, _ = self._find_step(self.training, args, kwargs)
+        step, _ = self._find_step(args, kwargs)
         return step.program.forward, step.program.backward
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        step, arguments = self._find_step(self.training, args, kwargs)
-        values = [self._value(step, key, arguments) for key in step.program.inputs]
-        outputs = _Run.apply(  # type: ignore[no-untyped-call]
-            step, self._states(step), *values
-        )
+        step, leaves = self._find_step(args, kwargs)
+        values = [self._value(step, key, leaves) for key in step.program.inputs]
+        outputs = step.run.apply(*values, *self._states(step))  # type: ignore[no-untyped-call]
         loss: Tensor | None = None
         for output, value in zip(step.program.forward_outputs, outputs, strict=True):
             if output["role"] == "loss":
@@ -137,18 +150,30 @@ class ParallelModule(nn.Module):
                     getattr(holder, name).to_local().copy_(value)
         assert loss is not None
         if any(placement != "R" for placement in step.loss):
-            return DTensor.from_local(loss, step.mesh, tuple(map(to_torch, step.loss)), run_check=False).full_tensor()
+            whole: Tensor = DTensor.from_local(
+                loss, step.mesh, tuple(map(to_torch, step.loss)), run_check=False
+            ).full_tensor()
+            return whole
         return loss
 
-    def _value(self, step: Step, key: str, arguments: Mapping[str, Any]) -> Tensor:
+    def _find_step(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Step, list[Any]]:
+        """The step for arguments like these, and their leaves."""
+        leaves = pytree.tree_leaves((args, kwargs))
+        key = (self.training, _signature(args), _signature(kwargs))
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = self._make_step(self.training, args, kwargs)
+        return step, leaves
+
+    def _value(self, step: Step, key: str, leaves: Sequence[Any]) -> Tensor:
         if key in step.constants:
             return step.constants[key]
-        placements = step.placements[key]
         if key in self._sources:
             holder, name = self._sources[key]
             local: Tensor = getattr(holder, name).to_local()
             return local
-        tensor = arguments[step.names[key]]
+        placements = step.placements[key]
+        tensor = leaves[step.arguments[key][0]]
         if isinstance(tensor, DTensor) or tensor.requires_grad:
             if not isinstance(tensor, DTensor):
                 whole = (Replicate(),) * step.mesh.ndim
@@ -159,15 +184,28 @@ class ParallelModule(nn.Module):
             return piece
         return place_whole(tensor.to(step.mesh.device_type), placements, step.device)
 
-    def _states(self, step: Step) -> tuple[list[Tensor], list[Tensor]]:
+    def _states(self, step: Step) -> list[Tensor]:
         """One random generator state for every node that draws, new in every call."""
-        program = step.program
-        if not program.random_forward and not program.random_backward:
-            return [], []
-        base = int(torch.randint(2**62, (), generator=self._random))
-        device = step.mesh.device_type
-        forward = [_state(base, 2 * i, node, device) for i, node in enumerate(program.random_forward)]
-        return forward, [_state(base, 2 * i + 1, node, device) for i, node in enumerate(program.random_backward)]
+        nodes = [*step.program.random_forward, *step.program.random_backward]
+        return _make_states(self._random, nodes, step.mesh.device_type) if nodes else []
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _make_states(random: torch.Generator, nodes: Sequence[RandomNode], device: str) -> list[Tensor]:
+    base = int(torch.randint(2**62, (), generator=random))
+    return [_state(base, index, node, device) for index, node in enumerate(nodes)]
+
+
+def _signature(value: Any) -> Any:
+    """What makes a call another program: nesting, shapes and dtypes, and all that is no tensor."""
+    if isinstance(value, dict):
+        return tuple((key, _signature(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(_signature(item) for item in value)
+    if not isinstance(value, Tensor):
+        return value
+    kind = "dtensor" if isinstance(value, DTensor) else "tensor"
+    return kind, tuple(value.shape), value.dtype, value.requires_grad
 
 
 def _state(base: int, index: int, node: RandomNode, device: str) -> Tensor:

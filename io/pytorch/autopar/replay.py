@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
 from .capture import Capture, Loss, capture, flatten_arguments
@@ -22,7 +21,7 @@ from .exporter import check_torch
 from .lowering import lower
 from .materialise import Init, materialise, skeleton_of
 from .model_file import graph_hash
-from .parallel import ParallelModule, Step, place_whole
+from .parallel import ParallelModule, Step, make_run, place_whole
 from .placements import Device
 from .plan import NodePlan, Plan, load_plan
 from .program import make_program
@@ -53,12 +52,11 @@ def apply(
         groups(mesh_dims)
     skeleton = skeleton_of(model)
     skeleton.train(model.training)
-    steps = StepFinder(skeleton, plan, mesh, groups, loss)
-    if args is not None:
-        groups.agree(lambda: steps(model.training, args, kwargs or {}))
-    made = groups.agree(lambda: materialise(model, skeleton, plan, mesh, init))
-    parallel = ParallelModule(steps, groups.same_seed())
+    parallel = ParallelModule(StepMaker(skeleton, plan, mesh, groups, loss), groups.same_seed())
     parallel.train(model.training)
+    if args is not None:
+        groups.agree(lambda: parallel.prepare(*args, **(kwargs or {})))
+    made = groups.agree(lambda: materialise(model, skeleton, plan, mesh, init))
     for path, module in skeleton.named_modules(remove_duplicate=False):
         for holder in (module._parameters, module._buffers):
             for name, tensor in holder.items():
@@ -142,8 +140,8 @@ class Groups:
         return told[0]
 
 
-class StepFinder:
-    """The program for given arguments; captures the model again for sizes that it has not seen."""
+class StepMaker:
+    """Captures the model with given arguments, compares with the plan, and makes the program."""
 
     def __init__(self, skeleton: nn.Module, plan: Plan, mesh: DeviceMesh, groups: Groups, loss: Loss | None) -> None:
         self._skeleton = skeleton
@@ -154,21 +152,11 @@ class StepFinder:
         coordinate = mesh.get_coordinate()
         assert coordinate is not None
         self._device = Device(mesh=plan.mesh_shape, coordinate=tuple(coordinate))
-        self._known: dict[Any, Step] = {}
         self._belongs = False
 
-    def __call__(self, training: bool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Step, dict[str, Any]]:
-        """The step, and the tensors among the arguments by name."""
+    def __call__(self, training: bool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
+        self._skeleton.train(training)
         names, leaves, spec = flatten_arguments(self._skeleton, args, kwargs)
-        key = (training, spec, *(_signature(leaf) for leaf in leaves))
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        step = self._known.get(key)
-        if step is None:
-            self._skeleton.train(training)
-            step = self._known[key] = self._make(names, leaves, spec)
-        return step, dict(zip(names, tensors, strict=True))
-
-    def _make(self, names: Sequence[str], leaves: Sequence[Any], spec: pytree.TreeSpec) -> Step:
         whole = [_meta(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         planned = self._planned(names, whole)
         own = all(a is b or (isinstance(a, Tensor) and a.shape == b.shape) for a, b in zip(whole, planned, strict=True))
@@ -179,7 +167,8 @@ class StepFinder:
         if not own:
             captured, document = self._capture(whole, spec)
             check_other_sizes(document, self._plan)
-        return self._step(captured, document)
+        positions = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        return self._step(captured, document, dict(zip(names, positions, strict=True)))
 
     def _planned(self, names: Sequence[str], leaves: Sequence[Any]) -> list[Any]:
         """The arguments with the sizes that the plan was made for."""
@@ -202,7 +191,7 @@ class StepFinder:
         document = lower(captured)
         return captured, {**document, "name": type(self._skeleton).__name__, "graph_hash": graph_hash(document)}
 
-    def _step(self, captured: Capture, document: Mapping[str, Any]) -> Step:
+    def _step(self, captured: Capture, document: Mapping[str, Any], positions: Mapping[str, int]) -> Step:
         plan = self._plan
         inputs = document["inputs"]
         placements = {entry["key"]: plan.nodes[entry["key"]].outputs[0] or () for entry in inputs}
@@ -225,15 +214,18 @@ class StepFinder:
             for entry in inputs
             if entry["role"] == "constant"
         }
+        arguments = [entry for entry in inputs if entry["role"] in ("input", "target")]
+        tangents = [placements[key] for key in program.tangents]
         return Step(
             program=program,
+            run=make_run(program, self._device, tangents, self._mesh.device_type),
             mesh=self._mesh,
             device=self._device,
             placements=placements,
             gradients={entry["of"]: one.placements for entry, one in outputs if entry["role"] == "gradient"},
             loss=next(one.placements for entry, one in outputs if entry["role"] == "loss"),
             constants=constants,
-            names={entry["key"]: entry["name"] for entry in inputs if entry["role"] in ("input", "target")},
+            arguments={entry["key"]: (positions[entry["name"]], entry["name"]) for entry in arguments},
         )
 
     def _constant(self, captured: Capture, name: str) -> Tensor:
@@ -257,10 +249,3 @@ class StepFinder:
 
 def _meta(tensor: Tensor) -> Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta", requires_grad=tensor.requires_grad)
-
-
-def _signature(leaf: Any) -> Any:
-    if not isinstance(leaf, Tensor):
-        return leaf
-    kind = "dtensor" if isinstance(leaf, DTensor) else "tensor"
-    return kind, tuple(leaf.shape), leaf.dtype, leaf.requires_grad
