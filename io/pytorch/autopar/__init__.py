@@ -108,3 +108,39 @@ def apply(
     from .replay import apply
 
     return apply(model, plan, mesh, args, kwargs, loss=loss, init=init)
+
+
+def parallelize(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    mesh_shape: Sequence[int] | Mapping[str, int],
+    cluster: str | Mapping[str, Any],
+    constraints: Mapping[str, Any] | None = None,
+    loss: Callable[[Any], torch.Tensor] | int | str | None = None,
+    init: Init | None = None,
+    search: Sequence[str] = ("autopar-search",),
+    plan_path: str | PathLike[str] | None = None,
+) -> ParallelModule:
+    """Captures the model, searches for the best plan and applies it. Call it on every rank of an initialised process
+    group that has as many ranks as the mesh has devices; rank 0 searches, the others wait.
+
+    `mesh_shape`, `cluster`, `constraints` and `loss` as in `export`, `init` as in `apply`. `search` is the command that
+    searches, without the model, such as `["mpirun", "-n", "64", "autopar-search", "--time-limit", "60"]`. `plan_path`:
+    where rank 0 keeps the plan. Raises ExportError or PlanError on all ranks.
+    """
+    from .in_one_call import parallelize
+
+    return parallelize(
+        model,
+        args,
+        kwargs or {},
+        mesh_shape=mesh_shape,
+        cluster=cluster,
+        constraints=constraints,
+        loss=loss,
+        init=init,
+        search=search,
+        plan_path=plan_path,
+    )

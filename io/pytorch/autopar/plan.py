@@ -136,16 +136,20 @@ def _fold_names(parameters: Mapping[str, Placements]) -> dict[Placements, list[s
 def load_plan(path: str | PathLike[str]) -> Plan:
     """Reads a plan.json. Raises PlanError, which names the file and the place in it."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return parse_plan(Path(path).read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise PlanError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise PlanError(f"{path}: is no text in UTF-8: {error}") from error
+
+
+def parse_plan(text: str, source: str) -> Plan:
+    """The plan in the text of a plan.json; messages call it `source`."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PlanError(f"{path}: is no JSON: {error}") from error
-    return _Reader(str(path)).plan(document)
+        raise PlanError(f"{source}: is no JSON: {error}") from error
+    return _Reader(source).plan(document)
 
 
 class _Reader:
