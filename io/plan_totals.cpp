@@ -8,15 +8,23 @@ namespace autopar::io {
 std::vector<CommunicationTotal> communication_totals(const partition::Plan& plan) {
   using Kind = costs::RedistributeStep::Kind;
   std::map<std::pair<std::uint32_t, Kind>, CommunicationTotal> totals;
+  const auto add = [&](std::uint32_t mesh_dims, Kind kind, std::int64_t bytes, std::int64_t time_ps) {
+    CommunicationTotal& total = totals[{mesh_dims, kind}];
+    total.kind = kind;
+    total.mesh_dims = mesh_dims;
+    ++total.count;
+    total.bytes += bytes;
+    total.time_ps += time_ps;
+  };
+  for (const partition::NodeChoice& node : plan.nodes) {
+    for (const costs::ProgramAllReduce& one : node.all_reduces) {
+      add(1U << one.mesh_dim, Kind::kAllReduce, one.bytes, one.time_ps);
+    }
+  }
   for (const partition::Redistribution& redistribution : plan.redistributions) {
     for (const costs::RedistributeStep& step : redistribution.steps) {
       if (step.kind == Kind::kSlice || step.kind == Kind::kZero) continue;
-      CommunicationTotal& total = totals[{step.mesh_dims, step.kind}];
-      total.kind = step.kind;
-      total.mesh_dims = step.mesh_dims;
-      ++total.count;
-      total.bytes += step.bytes;
-      total.time_ps += step.time_ps;
+      add(step.mesh_dims, step.kind, step.bytes, step.time_ps);
     }
   }
   std::vector<CommunicationTotal> list;

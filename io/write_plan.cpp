@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "costs/placement.h"
 #include "io/plan_totals.h"
@@ -119,7 +121,7 @@ class PlanWriter {
     std::size_t index = 0;
     put_list(plan_.nodes, ",\n", [&](const partition::NodeChoice& choice) {
       const costs::Node& node = graph_.nodes[index++];
-      put("{}: {{\"inputs\": [", quoted(node.key));
+      put("{}: {{\"op\": {}, \"inputs\": [", quoted(node.key), quoted(node.op));
       put_list(choice.inputs, ", ", [&](const Placements& input) { put_placements(input); });
       put("], \"outputs\": [");
       std::size_t output = 0;
@@ -130,9 +132,38 @@ class PlanWriter {
           put("null");
         }
       });
-      put("], \"compute_ps\": {}}}", choice.compute_ps);
+      put("], \"tensors\": [");
+      put_list(node.outputs, ", ", [&](const std::optional<costs::TensorMeta>& tensor) { put_tensor(tensor); });
+      put("], \"compute_ps\": {}", choice.compute_ps);
+      put_programs(choice);
+      put("}}");
     });
     put("\n}},\n");
+  }
+
+  void put_tensor(const std::optional<costs::TensorMeta>& tensor) {
+    if (tensor) {
+      put("\"{}[{}]\"", costs::dtype_name(tensor->dtype), fmt::join(tensor->shape, ","));
+    } else {
+      put("null");
+    }
+  }
+
+  void put_programs(const partition::NodeChoice& choice) {
+    const auto end = choice.programs.begin() + plan_.mesh.rank();
+    if (std::all_of(choice.programs.begin(), end, [](const auto& program) { return program.name.empty(); })) return;
+    put(", \"programs\": [");
+    put_list(std::span(choice.programs.begin(), end), ", ", [&](const auto& program) { put("\"{}\"", program.name); });
+    put("]");
+    if (choice.all_reduces.empty()) return;
+    put(", \"collectives\": [");
+    put_list(choice.all_reduces, ", ", [&](const costs::ProgramAllReduce& one) {
+      put("{{\"step\": \"all_reduce\", \"mesh_dims\": ");
+      put_strings(mesh_dim_names(1U << one.mesh_dim, plan_.mesh));
+      put(", \"dtype\": \"{}\", \"bytes\": {}, \"time_ps\": {}}}", costs::dtype_name(one.dtype), one.bytes,
+          one.time_ps);
+    });
+    put("]");
   }
 
   void write_redistributions() {

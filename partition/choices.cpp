@@ -136,11 +136,12 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
 
   std::vector<engine::Cost>& prices = choices.domain.costs;
   for (const Strategy& strategy : strategies) {
-    prices.push_back(node.role == Role::kNone
-                         ? costs::compute_ps(problem.graph, node, strategy, problem.mesh, problem.cluster) +
-                               costs::local_program_ps(problem.graph, node, strategy, problem.mesh,
-                                                       problem.cluster.device, redistributor.collectives())
-                         : 0);
+    prices.push_back(
+        node.role == Role::kNone
+            ? costs::compute_ps(problem.graph, node, strategy, problem.mesh, problem.cluster) +
+                  costs::total_ps(costs::program_all_reduces(problem.graph, node, strategy, problem.mesh,
+                                                             problem.cluster.device, redistributor.collectives()))
+            : 0);
   }
   // A graph input's placement is a choice of its own: a parameter's memory and gradient depend on it.
   if (node.role == Role::kNone) {

@@ -46,8 +46,16 @@ class PlanMaker {
       const Choices& choices = *impl_.choices[i];
       const std::size_t value = ix(value_of(impl_.node_variable[i]));
       const costs::Strategy& strategy = choices.strategies[value];
-      plan_.nodes.push_back({strategy.inputs, strategy.outputs, choices.domain.costs[value]});
-      plan_.compute_ps += choices.domain.costs[value];
+      NodeChoice& node = plan_.nodes.emplace_back();
+      node.inputs = strategy.inputs;
+      node.outputs = strategy.outputs;
+      node.programs = strategy.programs;
+      node.all_reduces = costs::program_all_reduces(problem_.graph, problem_.graph.nodes[i], strategy, problem_.mesh,
+                                                    problem_.cluster.device, redistributor_.collectives());
+      const std::int64_t communication_ps = costs::total_ps(node.all_reduces);
+      node.compute_ps = choices.domain.costs[value] - communication_ps;
+      plan_.compute_ps += node.compute_ps;
+      plan_.communication_ps += communication_ps;
     }
   }
 

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "costs/graph.h"
+#include "costs/local_program.h"
 #include "costs/mesh.h"
 #include "costs/redistribute.h"
+#include "costs/strategy.h"
 #include "engine/solve.h"
 
 namespace autopar::partition {
@@ -17,6 +20,8 @@ struct NodeChoice {
   std::vector<costs::Placements> inputs;   ///< what the op gets, per Node::inputs
   std::vector<costs::Placements> outputs;  ///< what it gives
   std::int64_t compute_ps = 0;
+  std::array<costs::LocalProgram, costs::kMaxMeshDims> programs{};  ///< per mesh dim
+  std::vector<costs::ProgramAllReduce> all_reduces = {};            ///< those inside the programs, in order
 };
 
 /// One redistribution: value `value` goes from `from` to `to`. Consumers of a value in one phase that share a

@@ -26,7 +26,7 @@ class LocalProgramTest : public ::testing::Test {
   }
 
   std::int64_t time_ps() const {
-    return local_program_ps(graph_, node_, strategy_, mesh_, cluster_.device, collectives_);
+    return total_ps(program_all_reduces(graph_, node_, strategy_, mesh_, cluster_.device, collectives_));
   }
   std::int64_t all_reduce_ps(std::uint32_t mesh_dims, std::int64_t bytes) const {
     return collectives_.time_ps(Collective::kAllReduce, mesh_dims, bytes) +

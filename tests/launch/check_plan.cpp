@@ -149,7 +149,11 @@ class Checker {
 
   void check_totals() {
     std::int64_t compute_ps = 0;
-    for (const auto& [key, choice] : plan_["nodes"].items()) compute_ps += choice["compute_ps"].get<std::int64_t>();
+    for (const auto& [key, choice] : plan_["nodes"].items()) {
+      compute_ps += choice["compute_ps"].get<std::int64_t>();
+      if (!choice.contains("collectives")) continue;
+      for (const json& one : choice["collectives"]) communication_ps_ += one["time_ps"].get<std::int64_t>();
+    }
     std::int64_t collectives_ps = 0;
     for (const json& total : plan_["totals"]["communication"]) collectives_ps += total["time_ps"].get<std::int64_t>();
     expect(plan_["totals"]["compute_ps"] == compute_ps, "compute_ps is not the sum over nodes");

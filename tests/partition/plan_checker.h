@@ -102,6 +102,7 @@ class PlanChecker {
       const costs::Node& node = problem_.graph.nodes[i];
       const NodeChoice& choice = plan_.nodes[i];
       compute_ps += choice.compute_ps;
+      communication_ps_ += costs::total_ps(choice.all_reduces);
       if (node.role == costs::Role::kNone) {
         EXPECT_EQ(choice.compute_ps, costs::compute_ps(problem_.graph, node, {choice.inputs, choice.outputs, {}},
                                                        problem_.mesh, problem_.cluster));
