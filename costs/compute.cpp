@@ -36,6 +36,7 @@ struct OpCost {
 // One row per op that is not priced by the bytes of its inputs and outputs.
 constexpr OpCost kOps[] = {
     {"placeholder", CostKind::kFree},
+    {"autopar.constrain.default", CostKind::kFree},
     {"aten._conj.default", CostKind::kFree},
     {"aten._neg_view.default", CostKind::kFree},
     {"aten._reshape_alias.default", CostKind::kFree},
@@ -163,6 +164,7 @@ class LocalOp {
       : graph_(graph), node_(node), strategy_(strategy), mesh_(mesh), cost_(cost_of(node.op)) {}
 
   double flops() const {
+    if (node_.flops >= 0) return static_cast<double>(node_.flops) / num_pieces();
     if (is_matmul()) return products().flops();
     switch (cost_.kind) {
       case CostKind::kFree:
@@ -182,7 +184,9 @@ class LocalOp {
     if (cost_.kind == CostKind::kFree) return 0;
     double rate = device.vector_flops;
     double work = flops();
-    if (is_matmul()) {
+    if (node_.flops >= 0) {
+      if (!node_.inputs.empty()) rate = matmul_rate(device, 0);
+    } else if (is_matmul()) {
       rate = matmul_rate(device, cost_.at);
       work = products().padded_flops(static_cast<double>(device.multiprocessors));
     } else if (cost_.kind == CostKind::kAttention || cost_.kind == CostKind::kAttentionBackward) {
@@ -198,6 +202,19 @@ class LocalOp {
 
   bool is_matmul() const {
     return cost_.kind == CostKind::kMatmul || cost_.kind == CostKind::kLinear || cost_.kind == CostKind::kGroupedMatmul;
+  }
+
+  /// In how many pieces the work is cut, as far as placements tell.
+  double num_pieces() const {
+    double pieces = 1;
+    for (int dim = 0; dim < mesh_.rank(); ++dim) {
+      const auto is_cut = [dim](const Placements& placements) { return !placements[dim].is_replicate(); };
+      if (std::any_of(strategy_.inputs.begin(), strategy_.inputs.end(), is_cut) ||
+          std::any_of(strategy_.outputs.begin(), strategy_.outputs.end(), is_cut)) {
+        pieces *= static_cast<double>(mesh_.shape[static_cast<std::size_t>(dim)]);
+      }
+    }
+    return pieces;
   }
 
   double matmul_rate(const Device& device, std::size_t input) const {

@@ -20,6 +20,9 @@
 /// tile cost as much as a tile. The rates are those of large matmuls in the dtype; float32 runs without TF32, as torch
 /// does by default.
 ///
+/// Where the model file gives an op's flops, they are shared out among the mesh dims along which any of its tensors is
+/// a shard or a pending sum, and run at the matmul rate of the first input's dtype.
+///
 /// Attention runs at kAttentionShare of the matmul rate (flash kernels: 225 of 271 TFLOPS on A100, Dao 2023; 350 with
 /// version 2 and 550 to 740 with version 3 or cuDNN of 795 on H100, Shah et al. 2024); causal masks halve the work and
 /// the backward pass is 2.5 times the forward (it recomputes the scores).

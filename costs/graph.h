@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "costs/dtype.h"
+#include "costs/placement.h"
 
 /// The joint forward+backward ATen graph of one training step, as model.json holds it.
 namespace autopar::costs {
@@ -72,6 +73,14 @@ enum class Role : std::uint8_t {
   kConstant,  ///< a tensor literal of the graph
 };
 
+/// A one-mesh-dim strategy that the model file itself gives for a node: its author knows the op.
+struct DeclaredStrategy {
+  std::vector<Placement> inputs;       ///< one per Node::inputs
+  std::vector<Placement> outputs;      ///< one per Node::outputs; for a None output Replicate
+  bool even = false;                   ///< all pieces of a tensor must be equal
+  std::vector<std::string> mesh_dims;  ///< names of the mesh dims along which it may be chosen; empty: all
+};
+
 /// Graph inputs are nodes too: their op is "placeholder" and they have one output.
 struct Node {
   std::string key;  ///< unique, stable when unrelated parts of the model change
@@ -83,7 +92,10 @@ struct Node {
   Phase phase = Phase::kForward;
   std::int64_t seq = -1;  ///< autograd sequence number: equal in a forward node and its backward nodes
   Role role = Role::kNone;
-  std::string name;  ///< fully qualified name of a parameter or buffer, name of an input
+  std::string name;                          ///< fully qualified name of a parameter or buffer, name of an input
+  std::vector<DeclaredStrategy> strategies;  ///< if any, what may be chosen, in place of the op's rule
+  std::int32_t same_strategy_as = -1;        ///< a node that must choose the same of its declared strategies; -1: none
+  std::int64_t flops = -1;                   ///< of the whole op on all devices, if the model file says; else -1
 
   /// The tensor arguments, in the order they appear in args (lists flattened), then kwargs.
   /// Rules and plans index a node's inputs by position in this vector; a value used twice is there twice.

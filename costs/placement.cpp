@@ -4,6 +4,8 @@
 #include <charconv>
 #include <vector>
 
+#include "costs/graph.h"
+
 namespace autopar::costs {
 namespace {
 

@@ -6,11 +6,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "costs/graph.h"
 #include "costs/mesh.h"
 
 namespace autopar::costs {
+
+struct TensorMeta;
 
 enum class ReduceOp : std::uint8_t { kSum, kAvg, kMax, kMin };
 

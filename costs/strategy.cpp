@@ -1,6 +1,8 @@
 #include "costs/strategy.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <string>
 
 namespace autopar::costs {
 namespace {
@@ -38,13 +40,21 @@ class Combiner {
       found_.push_back(make());
       return;
     }
-    const bool trivial = mesh_.shape[static_cast<std::size_t>(mesh_dim)] == 1;
-    const std::size_t count = trivial ? 1 : one_dim_.size();
+    const std::size_t count = is_trivial(mesh_dim) ? 1 : one_dim_.size();
     for (std::size_t i = 0; i < count; ++i) {
+      if (!is_trivial(mesh_dim) && !is_for(one_dim_[i], mesh_dim)) continue;
       choice_.push_back(i);
       pick(mesh_dim + 1);
       choice_.pop_back();
     }
+  }
+
+  bool is_trivial(int mesh_dim) const { return mesh_.shape[static_cast<std::size_t>(mesh_dim)] == 1; }
+
+  bool is_for(const OneDimStrategy& strategy, int mesh_dim) const {
+    if (strategy.mesh_dims.empty()) return true;
+    const std::string& name = mesh_.dim_names[static_cast<std::size_t>(mesh_dim)];
+    return std::find(strategy.mesh_dims.begin(), strategy.mesh_dims.end(), name) != strategy.mesh_dims.end();
   }
 
   // More cuts never repair a broken one, so a prefix that does not fit ends here.
@@ -80,6 +90,7 @@ class Combiner {
     for (int d = 0; d < mesh_.rank(); ++d) {
       const std::size_t choice = choice_[static_cast<std::size_t>(d)];
       strategy.one_dim[static_cast<std::size_t>(d)] = static_cast<std::uint16_t>(choice);
+      if (is_trivial(d)) continue;
       strategy.programs[static_cast<std::size_t>(d)] = one_dim_[choice].program;
       for (std::size_t i = 0; i < strategy.inputs.size(); ++i) {
         strategy.inputs[i][d] = one_dim_[choice].inputs[i].placement;

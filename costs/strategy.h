@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,6 +45,7 @@ struct OneDimStrategy {
   std::vector<Split> inputs;   ///< one per Node::inputs
   std::vector<Split> outputs;  ///< one per Node::outputs; for a None output Replicate
   LocalProgram program = {};
+  std::vector<std::string> mesh_dims = {};  ///< names of the mesh dims along which it may be chosen; empty: all
   bool operator==(const OneDimStrategy&) const = default;
 };
 
@@ -56,9 +59,9 @@ struct Strategy {
 };
 
 /// All combinations of `one_dim` over the mesh's dims that are legal: no device gets an empty piece of any input or
-/// output and what each Split asks for holds. A mesh dim of size 1 gets the first one-dim strategy only (they are all
-/// the same there, and free). Order: lexicographic by one_dim, mesh dim 0 first. The all-replicated strategy is first
-/// if one_dim[0] is replicated.
+/// output and what each Split asks for holds. A mesh dim of size 1 gets the first one-dim strategy only, as Replicate
+/// (they are all the same there, and free). Order: lexicographic by one_dim, mesh dim 0 first. The all-replicated
+/// strategy is first if one_dim[0] is replicated.
 std::vector<Strategy> combine(const Graph& graph, const Node& node, const std::vector<OneDimStrategy>& one_dim,
                               const Mesh& mesh);
 

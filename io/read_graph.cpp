@@ -162,7 +162,8 @@ class GraphReader {
   }
 
   void read_node(const JsonValue& value) {
-    value.expect_keys({"key", "op", "args", "kwargs", "outputs", "module", "phase", "seq"});
+    value.expect_keys({"key", "op", "args", "kwargs", "outputs", "module", "phase", "seq", "strategies",
+                       "same_strategy_as", "flops"});
     Node node;
     node.key = value.at("key").string();
     node.op = read_name(value.at("op"));
@@ -179,8 +180,81 @@ class GraphReader {
       if (node.seq < 0) seq->fail(fmt::format("{} is negative", node.seq));
     }
     costs::collect_inputs(node);
+    read_declared(value, node);
     file_.graph.nodes.push_back(std::move(node));
   }
+
+  /// What the model's author says about the op.
+  void read_declared(const JsonValue& value, Node& node) const {
+    if (const auto strategies = value.find("strategies")) {
+      for (const JsonValue& strategy : strategies->items()) node.strategies.push_back(read_strategy(strategy, node));
+      if (node.strategies.empty()) strategies->fail("is empty; expected the strategies that may be chosen");
+    }
+    if (const auto other = value.find("same_strategy_as")) {
+      const auto found = index_of_.find(other->string());
+      if (found == index_of_.end() || ix(found->second) >= file_.graph.nodes.size()) {
+        other->fail(fmt::format("unknown node \"{}\"; expected the key of an earlier node", other->string()));
+      }
+      const std::size_t count = file_.graph.nodes[ix(found->second)].strategies.size();
+      if (count == 0 || count != node.strategies.size()) {
+        other->fail(fmt::format("\"{}\" has {} strategies, this node {}; expected as many, and some", other->string(),
+                                count, node.strategies.size()));
+      }
+      node.same_strategy_as = found->second;
+    }
+    if (const auto flops = value.find("flops")) {
+      node.flops = flops->int64();
+      if (node.flops < 0) flops->fail(fmt::format("{} is negative", node.flops));
+    }
+  }
+
+  costs::DeclaredStrategy read_strategy(const JsonValue& value, const Node& node) const {
+    value.expect_keys({"inputs", "outputs", "even", "mesh_dims"});
+    costs::DeclaredStrategy strategy;
+    const JsonValue inputs = value.at("inputs");
+    const std::vector<JsonValue> given = inputs.items();
+    if (given.size() != node.inputs.size()) {
+      inputs.fail(fmt::format("{} placements for {} tensors", given.size(), node.inputs.size()));
+    }
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      strategy.inputs.push_back(read_placement(given[i], &file_.graph.meta(node.inputs[i])));
+    }
+    const JsonValue outputs = value.at("outputs");
+    const std::vector<JsonValue> made = outputs.items();
+    if (made.size() != node.outputs.size()) {
+      outputs.fail(fmt::format("{} placements for {} outputs", made.size(), node.outputs.size()));
+    }
+    for (std::size_t o = 0; o < made.size(); ++o) {
+      strategy.outputs.push_back(read_placement(made[o], node.outputs[o] ? &*node.outputs[o] : nullptr));
+    }
+    if (const auto even = value.find("even")) strategy.even = even->boolean();
+    if (const auto dims = value.find("mesh_dims")) {
+      for (const JsonValue& name : dims->items()) strategy.mesh_dims.emplace_back(read_name(name));
+      if (strategy.mesh_dims.empty()) dims->fail("is empty; leave it out where all mesh dims are meant");
+    }
+    return strategy;
+  }
+
+  /// `tensor`: null for a None output, which is null here too.
+  static costs::Placement read_placement(const JsonValue& value, const TensorMeta* tensor) {
+    if (tensor == nullptr) {
+      if (!value.is_null()) value.fail("this output is None; expected null");
+      return {};
+    }
+    const auto placement = costs::parse_placement(value.string());
+    if (!placement) {
+      value.fail(fmt::format("unknown placement \"{}\"; expected R, S(0), P(sum) or the like", value.string()));
+    }
+    if (placement->is_shard() && placement->dim() >= tensor->rank()) {
+      value.fail(fmt::format("the tensor has {} dims", tensor->rank()));
+    }
+    if (placement->is_partial() && !costs::is_floating_point(tensor->dtype)) {
+      value.fail(fmt::format("a tensor of {} cannot be a pending sum", costs::dtype_name(tensor->dtype)));
+    }
+    return *placement;
+  }
+
+  static std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
 
   void read_node_output(const JsonValue& value, Node& node) const {
     if (value.is_null()) {

@@ -85,7 +85,8 @@ class PlanWriter {
         quoted(source.cluster_hash));
     put("\"constraints_hash\": {},\n", source.constraints_hash.empty() ? "null" : quoted(source.constraints_hash));
     put("\"result\": {{\"status\": \"{}\", \"cost_ps\": {}, \"bound_ps\": {}, \"gap\": {:.6g}}},\n",
-        status_name(solution.status), solution.cost, solution.bound, relative_gap(solution));
+        source.is_random ? "random" : status_name(solution.status), solution.cost, solution.bound,
+        relative_gap(solution));
   }
 
   void write_totals() {

@@ -18,6 +18,7 @@ struct PlanSource {
   std::string cluster_hash;                       ///< of the cluster file or inline description
   std::string constraints_hash;                   ///< of the constraints file; empty: there was none
   std::vector<std::vector<std::string>> aliases;  ///< per node: further names of a tied parameter
+  bool is_random = false;                         ///< not the best plan but any: nothing is proven
 };
 
 /// How a plan was found: what differs from run to run.

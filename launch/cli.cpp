@@ -48,6 +48,10 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
       ->check(CLI::Range(1, kMostThreads).description(""));
   app.add_flag("--reproducible", arguments.reproducible,
                "leave out of the plan what differs between runs (ranks, threads, times)");
+  app.add_option(
+         "--random-plan", arguments.random_plan,
+         "for debugging: write a random plan that is allowed, not the best one; the same seed gives the same plan")
+      ->type_name("SEED");
   app.add_flag("-q,--quiet", arguments.quiet, "no summary and no progress");
 }
 

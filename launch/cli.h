@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,7 @@ struct Arguments {
   engine::Options engine;
   bool reproducible = false;
   bool quiet = false;
+  std::optional<std::uint64_t> random_plan;  ///< the seed of a random plan, wanted instead of the best one
 };
 
 /// The command line, or what to say and return instead of working: help, the version, or a usage error.

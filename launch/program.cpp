@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "costs/rules/rule.h"
 #include "io/file.h"
@@ -20,6 +21,7 @@
 #include "launch/exit_codes.h"
 #include "launch/infeasible.h"
 #include "launch/progress.h"
+#include "launch/random_plan.h"
 #include "launch/stopwatch.h"
 #include "launch/summary.h"
 #include "launch/task.h"
@@ -76,20 +78,29 @@ class Rank0 {
     }
     for (const std::string& warning : unknown_op_warnings(*task_)) log_->warn("{}", warning);
     progress_.emplace(!arguments_.quiet);
+    if (arguments_.random_plan) {
+      random_network_ = with_random_costs(task_->model.network, *arguments_.random_plan);
+      arguments_.engine.gap = 1;  // the first that is found will do
+    }
     return {false, 0, arguments_.engine};
   }
 
-  const engine::CostNetwork& network() const { return task_->model.network; }
+  /// What is to be minimised.
+  const engine::CostNetwork& network() const { return random_network_ ? *random_network_ : task_->model.network; }
 
   void show(const engine::Progress& progress) { progress_->show(progress); }
 
-  Verdict finish(const engine::Solution& solution, double solve_s) {
+  Verdict finish(engine::Solution solution, double solve_s) {
     progress_->clear();
     if (solution.status == engine::Status::kInfeasible) {
       return fail(kExitInfeasible, explain_infeasible(task_->problem));
     }
     if (solution.status == engine::Status::kNoSolution) {
       return fail(kExitNoSolution, "the time limit came before a plan was found");
+    }
+    if (arguments_.random_plan) {
+      solution.cost = engine::evaluate(task_->model.network, solution.assignment);
+      solution.bound = 0;
     }
     const partition::Plan plan =
         partition::make_plan(task_->problem, *task_->redistributor, task_->model, solution.assignment);
@@ -125,6 +136,7 @@ class Rank0 {
   Arguments arguments_;
   std::optional<Task> task_;
   std::optional<ProgressLine> progress_;
+  std::optional<engine::CostNetwork> random_network_;
 };
 
 int run_rank_0(int argc, char** argv, engine::Comm& comm) {

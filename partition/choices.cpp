@@ -35,6 +35,18 @@ std::vector<OneDimStrategy> graph_input_strategies(const Node& node) {
   return strategies;
 }
 
+std::vector<OneDimStrategy> declared_strategies(const Node& node) {
+  std::vector<OneDimStrategy> list;
+  for (const costs::DeclaredStrategy& declared : node.strategies) {
+    const auto split = [&](costs::Placement placement) { return Split{placement, 0, declared.even}; };
+    OneDimStrategy& strategy = list.emplace_back();
+    for (const costs::Placement placement : declared.inputs) strategy.inputs.push_back(split(placement));
+    for (const costs::Placement placement : declared.outputs) strategy.outputs.push_back(split(placement));
+    strategy.mesh_dims = declared.mesh_dims;
+  }
+  return list;
+}
+
 Port make_port(const std::vector<Strategy>& strategies, std::vector<Placements> Strategy::*side, std::size_t position) {
   Port port;
   for (const Strategy& strategy : strategies) port.placements.push_back((strategy.*side)[position]);
@@ -124,6 +136,8 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
   std::vector<OneDimStrategy> one_dim;
   if (node.role != Role::kNone) {
     one_dim = graph_input_strategies(node);
+  } else if (!node.strategies.empty()) {
+    one_dim = declared_strategies(node);
   } else if (const costs::Rule rule = costs::find_rule(node.op)) {
     one_dim = rule(problem.graph, node);
   } else {
@@ -132,7 +146,7 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
   }
   std::vector<Strategy>& strategies = choices.strategies;
   strategies = costs::combine(problem.graph, node, one_dim, problem.mesh);
-  if (!node.outputs.empty()) apply_pin(pin, choices);
+  if (!node.outputs.empty() && !strategies.empty()) apply_pin(pin, choices);
 
   std::vector<engine::Cost>& prices = choices.domain.costs;
   for (const Strategy& strategy : strategies) {
@@ -143,8 +157,9 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
                                                              problem.cluster.device, redistributor.collectives()))
             : 0);
   }
-  // A graph input's placement is a choice of its own: a parameter's memory and gradient depend on it.
-  if (node.role == Role::kNone) {
+  // A graph input's placement is a choice of its own: a parameter's memory and gradient depend on it. Declared
+  // strategies are few, and another node may have to choose alike.
+  if (node.role == Role::kNone && node.strategies.empty() && !problem.keep_dominated) {
     drop_dominated(problem.graph, node, redistributor, num_readers, strategies, prices);
   }
   choices.domain.levels = strategy_levels(strategies, problem.mesh.rank());
@@ -180,6 +195,14 @@ std::string choices_signature(const costs::Graph& graph, std::int32_t index, con
   for (std::size_t o = 0; o < node.outputs.size(); ++o) {
     writer.put(static_cast<std::uint8_t>((node.outputs[o] ? 1 : 0) + 2 * num_readers[o]));
     if (node.outputs[o]) writer.put_meta(*node.outputs[o]);
+  }
+  writer.put(node.flops);
+  for (const costs::DeclaredStrategy& strategy : node.strategies) {
+    for (const costs::Placement placement : strategy.inputs) writer.put(placement.code());
+    for (const costs::Placement placement : strategy.outputs) writer.put(placement.code());
+    writer.put(strategy.even);
+    writer.put(strategy.mesh_dims.size());
+    for (const std::string& name : strategy.mesh_dims) writer.put_text(name);
   }
   for (std::size_t dim = 0; dim < pin.at.size(); ++dim) {
     if (!pin.at[dim]) continue;

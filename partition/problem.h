@@ -42,6 +42,7 @@ struct Problem {
   costs::Mesh mesh;
   costs::Cluster cluster;
   Pins pins;
+  bool keep_dominated = false;  ///< all strategies stay, also those that are never better than another
 };
 
 /// A pin that no strategy of its node can fulfil. The message names the node, the pin's source and what is possible.

@@ -293,6 +293,7 @@ constexpr RuleEntry kRules[] = {
     {"aten._reshape_alias.default", reshape},
     {"aten._reshape_copy.default", reshape},
     {"aten._unsafe_view.default", reshape},
+    {"autopar.constrain.default", identity},
     {"aten.alias.default", identity},
     {"aten.alias_copy.default", identity},
     {"aten.as_strided.default", whole},

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "costs/graph.h"
+
 namespace autopar::costs {
 namespace {
 
