@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .errors import ExportError
 from .placements import shard_dim
@@ -88,7 +89,7 @@ def local_map(
     """Marks a function of tensors as a region whose parallelisation is its author's; also a decorator.
 
     `strategies`: how it may run along one mesh dim; each mesh dim gets one of them. Nothing else is possible: list the
-    all-replicated one if it is valid. `outputs`: called with fake tensors of whole shapes, gives tensors of the shapes
+    all-replicated one if it is valid. `outputs`: called with tensors of whole shapes on the meta device, gives tensors of the shapes
     and dtypes of the whole outputs (a tensor or a tuple), such as `lambda x, weight: torch.empty_like(x)`. `flops`:
     called likewise, gives the floating point operations of the whole forward; backward counts twice that.
 
@@ -133,7 +134,7 @@ class Region:
     """One call of a region in a captured model."""
 
     local_map: LocalMap
-    inputs: tuple[Tensor, ...]  # fake, of whole shapes
+    inputs: tuple[Tensor, ...]  # on meta, of whole shapes
     outputs: tuple[Tensor, ...]
     flops: int | None
 
@@ -152,13 +153,15 @@ class Capturing:
         while name in self.regions:
             number += 1
             name = f"{local.__name__}.{number}"
-        with torch.no_grad():
-            made = local.outputs(*tensors)
-            flops = None if local.flops is None else int(local.flops(*tensors))
+        # Not a part of what is captured.
+        with _disable_current_modes(), torch.no_grad():
+            inputs = tuple(torch.empty(one.shape, dtype=one.dtype, device="meta") for one in tensors)
+            made = local.outputs(*inputs)
+            flops = None if local.flops is None else int(local.flops(*inputs))
         outputs = tuple(made) if isinstance(made, tuple | list) else (made,)
         for strategy in local.strategies:
             check_counts(strategy, len(tensors), len(outputs), what)
-        self.regions[name] = Region(local_map=local, inputs=tensors, outputs=outputs, flops=flops)
+        self.regions[name] = Region(local_map=local, inputs=inputs, outputs=outputs, flops=flops)
         *results, _tape = torch.ops.autopar.local_map(list(tensors), name)
         return results[0] if not isinstance(made, tuple | list) else tuple(results)
 
@@ -205,7 +208,7 @@ def _forward_op(tensors: list[Tensor], region: str) -> list[Tensor]:
 @_forward_op.register_fake
 def _(tensors: list[Tensor], region: str) -> list[Tensor]:
     tape = torch.empty(0, dtype=torch.uint8, device=tensors[0].device)
-    return [*(torch.empty_like(one) for one in _shapes.get()(region, False).values()), tape]
+    return [*(_empty(one, tape.device) for one in _shapes.get()(region, False).values()), tape]
 
 
 @torch.library.custom_op("autopar::local_map_backward", mutates_args=())
@@ -216,7 +219,11 @@ def _backward_op(tape: Tensor, grads: list[Tensor], region: str, wanted: list[in
 @_backward_op.register_fake
 def _(tape: Tensor, grads: list[Tensor], region: str, wanted: list[int]) -> list[Tensor]:
     inputs = _shapes.get()(region, True)
-    return [torch.empty_like(inputs[index]) for index in wanted]
+    return [_empty(inputs[index], tape.device) for index in wanted]
+
+
+def _empty(like: Tensor, device: torch.device) -> Tensor:
+    return torch.empty(like.shape, dtype=like.dtype, device=device)
 
 
 def _setup(ctx: Any, inputs: tuple[list[Tensor], str], output: list[Tensor]) -> None:
@@ -230,7 +237,7 @@ def _differentiate(ctx: Any, grads: list[Tensor | None]) -> tuple[list[Tensor | 
     (tape,) = ctx.saved_tensors
     outputs = _shapes.get()(ctx.region, False).values()
     incoming = [
-        torch.zeros_like(like) if grad is None else grad
+        torch.zeros(like.shape, dtype=like.dtype, device=tape.device) if grad is None else grad
         for like, grad in zip(outputs, grads, strict=False)
         if like.is_floating_point()
     ]
