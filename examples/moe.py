@@ -1,7 +1,9 @@
 """A mixture of experts whose tokens travel to their experts by all-to-all: a region of the author's own.
 
-Routing, attention and the shared expert are ordinary ops that autopar-search parallelises. The experts are a `local_map`
-region: its author says how it may be placed along one mesh dim, and sends the tokens.
+Routing and the shared expert are ordinary ops that autopar-search parallelises. The experts are a `local_map` region:
+its author says how it may be placed along one mesh dim, and sends the tokens.
+
+python -m autopar export examples/moe.py:moe_1b --mesh dp=8,ep=8 --cluster h100
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def experts(
     expert = torch.arange(num_local, device=tokens.device).repeat(num_ranks).repeat_interleave(received)
     by_expert = expert.argsort(stable=True)
     sizes = received.view(num_ranks, num_local).sum(0).tolist()
-    parts = rows[by_expert].split(sizes)
+    parts = torch.split(rows[by_expert], sizes)
     made = torch.cat([functional.silu(part @ w_in[i]) @ w_out[i] for i, part in enumerate(parts)])
     rows = torch.zeros_like(made).index_copy(0, by_expert, made)
     if group:
@@ -105,7 +107,8 @@ class Model(nn.Module):
         x = self.embedding(tokens)
         for norm, layer in zip(self.norms, self.layers, strict=True):
             x = x + layer(norm(x))
-        return functional.cross_entropy(self.head(x).flatten(0, 1), labels.flatten())
+        loss: Tensor = functional.cross_entropy(self.head(x).flatten(0, 1), labels.flatten())
+        return loss
 
 
 def moe_tiny() -> tuple[nn.Module, tuple[Any, ...]]:

@@ -88,12 +88,18 @@ def split(raw: list[Any]) -> Split:
     return Split(placement=raw[0], units=raw[1], even=raw[2])
 
 
-def dump_rules() -> str | None:
-    """The program of tests/costs/dump_rules.cpp, in the build folder that the environment names, or any."""
+def build_folder() -> Path | None:
+    """The build folder that the environment names, or any."""
     if folder := os.environ.get("AUTOPAR_BUILD_DIR"):
-        return str(Path(folder) / "tests" / "dump_rules")
-    built = sorted(Path(__file__).parents[2].glob("build/*/tests/dump_rules"))
-    return str(built[0]) if built else None
+        return Path(folder)
+    built = sorted(Path(__file__).parents[2].glob("build/*/autopar-search"))
+    return built[0].parent if built else None
+
+
+def dump_rules() -> str | None:
+    """The program of tests/costs/dump_rules.cpp."""
+    folder = build_folder()
+    return str(folder / "tests" / "dump_rules") if folder else None
 
 
 def rules_of(program: str, model: dict[str, Any], folder: Path) -> list[list[Strategy] | None]:

@@ -12,7 +12,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -79,23 +79,43 @@ class LocalMap:
         return capturing.call(self, tensors)
 
 
+@overload
+def local_map(
+    function: None = None,
+    *,
+    strategies: Sequence[Strategy],
+    outputs: Callable[..., Any],
+    flops: Callable[..., int] | None = None,
+) -> Callable[[Callable[..., Any]], LocalMap]: ...
+
+
+@overload
+def local_map(
+    function: Callable[..., Any],
+    *,
+    strategies: Sequence[Strategy],
+    outputs: Callable[..., Any],
+    flops: Callable[..., int] | None = None,
+) -> LocalMap: ...
+
+
 def local_map(
     function: Callable[..., Any] | None = None,
     *,
     strategies: Sequence[Strategy],
     outputs: Callable[..., Any],
     flops: Callable[..., int] | None = None,
-) -> Any:
+) -> LocalMap | Callable[[Callable[..., Any]], LocalMap]:
     """Marks a function of tensors as a region whose parallelisation is its author's; also a decorator.
 
     `strategies`: how it may run along one mesh dim; each mesh dim gets one of them. Nothing else is possible: list the
-    all-replicated one if it is valid. `outputs`: called with tensors of whole shapes on the meta device, gives tensors of the shapes
-    and dtypes of the whole outputs (a tensor or a tuple), such as `lambda x, weight: torch.empty_like(x)`. `flops`:
-    called likewise, gives the floating point operations of the whole forward; backward counts twice that.
+    all-replicated one if it is valid. `outputs`: called with tensors of whole shapes on the meta device, gives tensors
+    of the shapes and dtypes of the whole outputs (one or a tuple), such as `lambda x, weight: torch.empty_like(x)`.
+    `flops`: called likewise, gives the floating point operations of the whole forward; backward counts twice that.
 
     The function gets local tensors. If it has a parameter `site`, it gets a RegionSite there (its default in a plain
-    run), which has the process groups. It is differentiated by autograd: collectives inside must be differentiable
-    (torch.distributed.nn.functional, torch.distributed._functional_collectives' autograd variants).
+    run), which has the process groups. It is differentiated by autograd: collectives inside must be differentiable,
+    such as all_to_all_single_autograd of torch.distributed._functional_collectives.
     """
     if function is None:
         return lambda function: LocalMap(function, strategies, outputs, flops)

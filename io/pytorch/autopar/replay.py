@@ -134,9 +134,9 @@ class Groups:
         return result
 
     def same_seed(self) -> int:
-        """A random number that all ranks have."""
+        """What rank 0 of the mesh was seeded with. Draws nothing, as initialisation shall be that of one process."""
         told: list[int] = [0] * self._mesh.size()
-        dist.all_gather_object(told, int(torch.randint(2**62, ())), group=self(self._all))
+        dist.all_gather_object(told, torch.initial_seed() % 2**62, group=self(self._all))
         return told[0]
 
 
