@@ -6,6 +6,7 @@ Heads, hidden sizes and batches can be cut by 2, 4 and 8; vocabularies, intermed
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 from transformers import (
+    AutoModelForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -21,7 +23,6 @@ from transformers import (
     Mamba2Config,
     Mamba2ForCausalLM,
     MixtralConfig,
-    MixtralForCausalLM,
     T5Config,
     T5ForConditionalGeneration,
     ViTConfig,
@@ -110,9 +111,9 @@ def mixtral() -> Case:
         num_key_value_heads=4,
         num_local_experts=4,
         num_experts_per_tok=2,
-        experts_implementation="batched_mm",  # the grouped one is captured in bfloat16 only
     )
-    return MixtralForCausalLM(config), (), causal_batch()
+    # The grouped implementation is captured in bfloat16 only.
+    return AutoModelForCausalLM.from_config(config, experts_implementation="batched_mm"), (), causal_batch()
 
 
 def mamba2() -> Case:
@@ -140,8 +141,8 @@ def vit() -> Case:
         patch_size=4,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
-        num_labels=10,
     )
+    config.num_labels = 10
     images, labels = torch.randn(BATCH, 3, 8, 8), torch.randint(10, (BATCH,))
     return ViTForImageClassification(config), (), {"pixel_values": images, "labels": labels}
 
@@ -157,8 +158,8 @@ def t5() -> Case:
         num_heads=8,
         dropout_rate=0.0,
         relative_attention_num_buckets=8,
-        decoder_start_token_id=0,
     )
+    config.decoder_start_token_id = 0
     tokens, labels = torch.randint(VOCABULARY, (BATCH, SEQUENCE)), torch.randint(VOCABULARY, (BATCH, 6))
     return T5ForConditionalGeneration(config), (), {"input_ids": tokens, "labels": labels, "use_cache": False}
 
@@ -171,22 +172,23 @@ def causal_batch() -> dict[str, Any]:
 FAMILIES: dict[str, Callable[[], Case]] = {
     one.__name__: one for one in (mlp, batch_norm, transformer, llama, llama_tied, gpt2, mixtral, mamba2, vit, t5)
 }
-PRECISIONS = ("float32", "bfloat16", "autocast")
+# Of each precision the next better one, by which rounding is measured.
+BETTER = {"float32": "float64", "bfloat16": "float32", "autocast": "float32"}
 
 
-class Autocast(nn.Module):
-    """Weights in float32, matrix products in bfloat16."""
+def run_under_autocast(model: nn.Module) -> None:
+    """Weights stay in float32, matrix products are in bfloat16."""
+    kind = type(model)
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    @wraps(kind.forward)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            return self.model(*args, **kwargs)
+            return kind.forward(self, *args, **kwargs)
+
+    model.__class__ = type(kind.__name__, (kind,), {"forward": forward})
 
 
-def make(family: str, precision: str = "float32") -> Case:
+def make(family: str, precision: str) -> Case:
     """The same weights and batch in every process. Fresh models have small logits, gates that are all alike, norms of
     weight one and zero biases, which hide faults; so all weights are moved."""
     torch.manual_seed(0)
@@ -194,11 +196,13 @@ def make(family: str, precision: str = "float32") -> Case:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    if precision == "bfloat16":
-        model.to(torch.bfloat16)
-        args, kwargs = pytree.tree_map_only(torch.Tensor, to_bfloat16, (args, kwargs))
-    return Autocast(model) if precision == "autocast" else model, args, kwargs
+    if precision == "autocast":
+        run_under_autocast(model)
+        return model, args, kwargs
+    dtype: torch.dtype = getattr(torch, precision)
 
+    def converted(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
-def to_bfloat16(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.bfloat16() if tensor.is_floating_point() else tensor
+    args, kwargs = pytree.tree_map_only(torch.Tensor, converted, (args, kwargs))
+    return model.to(dtype), args, kwargs
