@@ -75,10 +75,10 @@ enum class Role : std::uint8_t {
 
 /// A one-mesh-dim strategy that the model file itself gives for a node: its author knows the op.
 struct DeclaredStrategy {
-  std::vector<Placement> inputs;       ///< one per Node::inputs
-  std::vector<Placement> outputs;      ///< one per Node::outputs; for a None output Replicate
-  bool even = false;                   ///< all pieces of a tensor must be equal
-  std::vector<std::string> mesh_dims;  ///< names of the mesh dims along which it may be chosen; empty: all
+  std::vector<Placement> inputs;            ///< one per Node::inputs
+  std::vector<Placement> outputs;           ///< one per Node::outputs; for a None output Replicate
+  bool even = false;                        ///< all pieces of a tensor must be equal
+  std::vector<std::string> mesh_dims = {};  ///< names of the mesh dims along which it may be chosen; empty: all
 };
 
 /// Graph inputs are nodes too: their op is "placeholder" and they have one output.

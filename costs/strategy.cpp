@@ -7,7 +7,8 @@
 namespace autopar::costs {
 namespace {
 
-/// Whether the shards chosen so far for one tensor are exact. `splits[i]` is the choice on mesh dim i.
+/// Whether the shards chosen so far for one tensor are exact. `splits` are the choices on mesh dims of more than one
+/// device.
 bool splits_fit(const TensorMeta& tensor, const std::vector<const Split*>& splits, const Placements& placements,
                 const Mesh& mesh) {
   if (!is_legal(tensor, placements, mesh)) return false;
@@ -76,6 +77,7 @@ class Combiner {
     std::vector<const Split*> splits;
     Placements placements;
     for (int d = 0; d < mesh_dim; ++d) {
+      if (is_trivial(d)) continue;
       const Split& split = at(choice_[static_cast<std::size_t>(d)]);
       splits.push_back(&split);
       placements[d] = split.placement;

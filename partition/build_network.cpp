@@ -3,7 +3,6 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <map>
 #include <numeric>
@@ -15,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "partition/declared.h"
 #include "partition/edge_tables.h"
 #include "partition/intern.h"
 #include "partition/model_network.h"
@@ -120,27 +120,10 @@ class Builder {
 
   void check_choices(const Node& first, const Pin& pin, const Choices& choices) const {
     if (!choices.strategies.empty()) return;
-    if (!first.strategies.empty() && choices.possible.empty()) throw PinError(no_declared_strategy(first));
+    if (!first.strategies.empty() && choices.possible.empty()) throw PinError(no_declared_strategy(problem_, first));
     if (choices.possible.empty()) throw std::logic_error("no strategy for " + first.key + " (" + first.op + ")");
     throw PinError("\"" + first.key + "\" (" + first.op + ") cannot be placed as " + pin.source +
                    " asks; possible are: " + to_string(choices.possible, problem_.mesh.rank()));
-  }
-
-  std::string no_declared_strategy(const Node& first) const {
-    std::string text =
-        "\"" + first.key + "\" (" + first.op + ") can run in none of the ways that the model lists for it: ";
-    for (int dim = 0; dim < problem_.mesh.rank(); ++dim) {
-      const std::string& name = problem_.mesh.dim_names[static_cast<std::size_t>(dim)];
-      const auto is_for = [&](const costs::DeclaredStrategy& strategy) {
-        const auto& dims = strategy.mesh_dims;
-        return dims.empty() || std::find(dims.begin(), dims.end(), name) != dims.end();
-      };
-      if (problem_.mesh.shape[static_cast<std::size_t>(dim)] > 1 &&
-          std::none_of(first.strategies.begin(), first.strategies.end(), is_for)) {
-        return text + "none is for mesh dim \"" + name + "\"";
-      }
-    }
-    return text + "pieces would be empty, or uneven where they must be even";
   }
 
   void intern(Template& made) {
@@ -338,39 +321,32 @@ class Builder {
     impl_->links.push_back({static_cast<std::int32_t>(uses), use, from.list, to.list});
   }
 
-  /// Nodes that must choose the same of their declared strategies. Behind all edges that are redistributions.
+  /// Ties come behind the edges that are redistributions, which `links` describes.
   void add_ties() {
     engine::CostNetwork& network = model_.network;
     std::map<std::int32_t, std::int32_t> table_of_size;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const std::int32_t other = graph_.nodes[i].same_strategy_as;
       if (other < 0) continue;
-      const std::vector<costs::Strategy>& first = node_template(other).choices->strategies;
-      const std::vector<costs::Strategy>& second = node_template(static_cast<std::int32_t>(i)).choices->strategies;
-      std::map<std::array<std::uint16_t, costs::kMaxMeshDims>, std::int32_t> states;
-      for (const auto* side : {&first, &second}) {
-        for (const costs::Strategy& strategy : *side) states.emplace(strategy.one_dim, 0);
-      }
-      std::int32_t count = 0;
-      for (auto& [combination, state] : states) state = count++;
-      const auto project = [&](const std::vector<costs::Strategy>& side) {
-        engine::Projection projection;
-        for (const costs::Strategy& strategy : side) projection.push_back(states.at(strategy.one_dim));
-        return projections_.add(std::move(projection));
-      };
-      const auto [table, is_new] = table_of_size.try_emplace(count, static_cast<std::int32_t>(network.tables.size()));
-      if (is_new) network.tables.push_back(equality(count));
-      network.edges.push_back(
-          {impl_->node_variable[ix(other)], impl_->node_variable[i], table->second, project(first), project(second)});
+      const auto index = static_cast<std::int32_t>(i);
+      Tie made = tie(node_template(other).choices->strategies, node_template(index).choices->strategies);
+      if (!made.can_hold) throw PinError(no_common_strategy(other, index));
+      const auto next_table = static_cast<std::int32_t>(network.tables.size());
+      const auto [table, is_new] = table_of_size.try_emplace(made.table.rows, next_table);
+      if (is_new) network.tables.push_back(std::move(made.table));
+      network.edges.push_back({impl_->node_variable[ix(other)], impl_->node_variable[i], table->second,
+                               projections_.add(std::move(made.first)), projections_.add(std::move(made.second))});
     }
   }
 
-  static engine::Table equality(std::int32_t count) {
-    engine::Table table{count, count, {}};
-    for (std::int32_t row = 0; row < count; ++row) {
-      for (std::int32_t col = 0; col < count; ++col) table.costs.push_back(row == col ? 0 : engine::kForbidden);
-    }
-    return table;
+  std::string no_common_strategy(std::int32_t first, std::int32_t second) const {
+    const std::vector<Pin> pins = effective_pins(problem_);
+    std::set<std::string> sources = {pins[ix(first)].source, pins[ix(second)].source};
+    sources.erase("");
+    std::string text = "\"" + node(second).key + "\" must choose the same of its strategies as \"" + node(first).key +
+                       "\", but none is possible for both on this mesh";
+    for (const std::string& source : sources) text += (source == *sources.begin() ? " with " : " and ") + source;
+    return text;
   }
 
   void finish() {

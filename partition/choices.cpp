@@ -10,6 +10,7 @@
 #include "costs/local_program.h"
 #include "costs/memory.h"
 #include "costs/rules/rule.h"
+#include "partition/declared.h"
 #include "partition/dominance.h"
 
 namespace autopar::partition {
@@ -33,18 +34,6 @@ std::vector<OneDimStrategy> graph_input_strategies(const Node& node) {
     if (tensor.shape[static_cast<std::size_t>(dim)] > 1) strategies.push_back({{}, {Split::shard(dim)}});
   }
   return strategies;
-}
-
-std::vector<OneDimStrategy> declared_strategies(const Node& node) {
-  std::vector<OneDimStrategy> list;
-  for (const costs::DeclaredStrategy& declared : node.strategies) {
-    const auto split = [&](costs::Placement placement) { return Split{placement, 0, declared.even}; };
-    OneDimStrategy& strategy = list.emplace_back();
-    for (const costs::Placement placement : declared.inputs) strategy.inputs.push_back(split(placement));
-    for (const costs::Placement placement : declared.outputs) strategy.outputs.push_back(split(placement));
-    strategy.mesh_dims = declared.mesh_dims;
-  }
-  return list;
 }
 
 Port make_port(const std::vector<Strategy>& strategies, std::vector<Placements> Strategy::*side, std::size_t position) {
@@ -197,6 +186,7 @@ std::string choices_signature(const costs::Graph& graph, std::int32_t index, con
     if (node.outputs[o]) writer.put_meta(*node.outputs[o]);
   }
   writer.put(node.flops);
+  writer.put(node.strategies.size());
   for (const costs::DeclaredStrategy& strategy : node.strategies) {
     for (const costs::Placement placement : strategy.inputs) writer.put(placement.code());
     for (const costs::Placement placement : strategy.outputs) writer.put(placement.code());

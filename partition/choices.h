@@ -33,8 +33,9 @@ struct Choices {
   PlacementList possible;
 };
 
-/// Prices the strategies of node `index`: its rule's, or replicated if the op has none; graph inputs can be Replicate
-/// or Shard. `pin` filters on the first output. Strategies that another can stand in for are left out (dominance.h).
+/// Prices the strategies of node `index`: those that the model declares for it, else its rule's, or replicated if the
+/// op has none; graph inputs can be Replicate or Shard. `pin` filters on the first output. Strategies that another can
+/// stand in for are left out (dominance.h), declared ones are not.
 /// `num_readers`: per Node::outputs, how many phases read it.
 Choices make_choices(const Problem& problem, const costs::Redistributor& redistributor, std::int32_t index,
                      const Pin& pin, const std::vector<int>& num_readers);

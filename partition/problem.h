@@ -45,7 +45,8 @@ struct Problem {
   bool keep_dominated = false;  ///< all strategies stay, also those that are never better than another
 };
 
-/// A pin that no strategy of its node can fulfil. The message names the node, the pin's source and what is possible.
+/// A pin that no strategy of its node can fulfil, or declared strategies of which none is possible on the mesh. The
+/// message names the node, the pin's source and what is possible.
 class PinError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

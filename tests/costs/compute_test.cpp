@@ -51,6 +51,11 @@ class Op {
     return *this;
   }
 
+  Op& given_flops(std::int64_t flops) {
+    node_.flops = flops;
+    return *this;
+  }
+
   double flops() const { return local_flops(graph_, node_, strategy_, mesh_); }
   double us(const std::string& cluster = "h100") const {
     return static_cast<double>(compute_ps(graph_, node_, strategy_, mesh_, shipped_cluster(cluster))) * 1e-6;
@@ -115,6 +120,7 @@ TEST(ComputeTest, views_are_free_and_creation_only_writes) {
   EXPECT_EQ(Op("aten.view.default", {tensor({64, 64})}, {tensor({4096})}).us(), 0);
   EXPECT_EQ(Op("aten._unsafe_view.default", {tensor({64, 64})}, {tensor({4096})}).us(), 0);
   EXPECT_EQ(Op("placeholder", {}, {tensor({64, 64})}).us(), 0);
+  EXPECT_EQ(Op("autopar.constrain.default", {tensor({64, 64})}, {tensor({64, 64})}).us(), 0);
   const Op copy("aten.clone.default", {tensor({1 << 14, 1 << 14})}, {tensor({1 << 14, 1 << 14})});
   const Op zeros("aten.zeros_like.default", {tensor({1 << 14, 1 << 14})}, {tensor({1 << 14, 1 << 14})});
   EXPECT_NEAR(copy.us() - 2, 2 * (zeros.us() - 2), 1e-3);
@@ -173,6 +179,19 @@ TEST(ComputeTest, convolutions) {
   Op backward("aten.convolution_backward.default", {tensor({4, 768, 14, 14}), inputs[0], inputs[1]},
               {inputs[0], inputs[1], inputs[2]});
   EXPECT_DOUBLE_EQ(backward.flops(), 2 * patches.flops());
+}
+
+// Any cut of a tensor, and a pending sum, cuts the work; what stays whole is done by all.
+TEST(ComputeTest, given_flops_are_shared_out_and_without_them_bytes_count) {
+  const auto own = [] { return Op("own.op.default", {tensor({64, 64}), tensor({64, 64})}, {tensor({64, 64})}); };
+  constexpr std::int64_t kFlops = 8'000'000'000'000;
+  EXPECT_DOUBLE_EQ(own().given_flops(kFlops).flops(), 8e12);
+  EXPECT_DOUBLE_EQ(own().given_flops(kFlops).input(1, Placement::shard(0)).flops(), 1e12);
+  EXPECT_DOUBLE_EQ(own().given_flops(kFlops).output(0, Placement::partial()).flops(), 1e12);
+  EXPECT_NEAR(own().given_flops(kFlops).us(), 8e12 / 795e12 * 1e6, 0.1 * 8e12 / 795e12 * 1e6);
+  const double bytes_us = 3.0 * 64 * 64 * 2 / 3.0e12 * 1e6 + 2;
+  EXPECT_NEAR(own().us(), bytes_us, 1e-3);
+  EXPECT_NEAR(own().given_flops(0).us(), bytes_us, 1e-3);
 }
 
 TEST(ComputeTest, a_hundred_thousand_prices_are_quick) {

@@ -137,6 +137,12 @@ TEST(ViewRules, squeeze_must_not_see_a_local_one) {
   EXPECT_THAT(any.on_mesh({4}), ElementsAre("R -> R", "P(sum) -> P(sum)"));
 }
 
+TEST(ViewRules, a_constraint_passes_on_what_it_gets) {
+  OneOp op("autopar.constrain.default");
+  op.arg(tensor({4, 6})).output(tensor({4, 6}));
+  EXPECT_THAT(op.strategies(), ElementsAre("R -> R", "S(0) -> S(0)", "S(1) -> S(1)", "P(sum) -> P(sum)"));
+}
+
 TEST(ViewRules, strides_hold_for_the_whole_storage_only) {
   OneOp op("aten.as_strided.default");
   op.arg(tensor({4, 8})).arg(ints({4, 4})).arg(ints({8, 2})).output(tensor({4, 4}));

@@ -294,5 +294,126 @@ TEST(BuildNetworkTest, threads_do_not_change_the_network) {
   }
 }
 
+costs::DeclaredStrategy listed(const costs::Node& node, Placement each) {
+  return {std::vector(node.inputs.size(), each), std::vector(node.outputs.size(), each)};
+}
+
+/// Residual layers whose relus are an author's own: forward and backward choose from lists of three and are tied.
+costs::Graph tied_layers(int num_layers) {
+  costs::Graph graph = residual_layers(num_layers);
+  std::map<std::string, std::int32_t> forward;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    costs::Node& node = graph.nodes[i];
+    if (!node.module.starts_with("layers.")) continue;
+    if (node.op == "aten.relu.default") {
+      forward[node.module] = static_cast<std::int32_t>(i);
+      for (const Placement each : {Placement::shard(0), Placement::shard(1), Placement::replicate()}) {
+        node.strategies.push_back(listed(node, each));
+      }
+    } else if (node.op == "aten.threshold_backward.default") {
+      node.same_strategy_as = forward.at(node.module);
+      for (const Placement each : {Placement::shard(1), Placement::replicate(), Placement::shard(0)}) {
+        node.strategies.push_back(listed(node, each));
+      }
+    }
+  }
+  return graph;
+}
+
+TEST(BuildNetworkTest, tied_nodes_choose_the_same_entries_and_layers_stay_alike) {
+  const Built built(toy_problem(tied_layers(4), {2, 4}));
+  const Plan plan = built.best_plan();
+  PlanChecker(built.problem, built.redistributor, plan).check();
+  int num_ties = 0;
+  for (std::size_t i = 0; i < built.problem.graph.nodes.size(); ++i) {
+    const costs::Node& node = built.problem.graph.nodes[i];
+    if (node.same_strategy_as < 0) continue;
+    ++num_ties;
+    const auto other = static_cast<std::size_t>(node.same_strategy_as);
+    for (int dim = 0; dim < 2; ++dim) {
+      bool is_entry = false;
+      for (std::size_t entry = 0; entry < 3; ++entry) {
+        is_entry |= node.strategies[entry].outputs[0] == plan.nodes[i].outputs[0][dim] &&
+                    built.problem.graph.nodes[other].strategies[entry].outputs[0] == plan.nodes[other].outputs[0][dim];
+      }
+      EXPECT_TRUE(is_entry) << node.key << " on mesh dim " << dim;
+    }
+  }
+  EXPECT_EQ(num_ties, 4);
+  const Built many(toy_problem(tied_layers(12), {2, 4}));
+  EXPECT_EQ(many.model.network.domains.size(), built.model.network.domains.size());
+  EXPECT_EQ(many.model.network.tables.size(), built.model.network.tables.size());
+  EXPECT_EQ(many.model.network.projections.size(), built.model.network.projections.size());
+}
+
+/// y = own(x) with what the model lists for it.
+Problem own_op(std::vector<std::int64_t> mesh, const std::vector<costs::DeclaredStrategy>& strategies) {
+  ToyGraph toy;
+  const ValueRef x = toy.input(Role::kInput, "x", {6, 64});
+  toy.output(toy.op("own.op", {ToyGraph::ref(x)}, {6, 64}), OutputRole::kOutput);
+  toy.graph.nodes[1].strategies = strategies;
+  return toy_problem(std::move(toy.graph), std::move(mesh));
+}
+
+costs::DeclaredStrategy rows(std::vector<std::string> mesh_dims, bool even = false) {
+  return {{Placement::shard(0)}, {Placement::shard(0)}, even, std::move(mesh_dims)};
+}
+
+std::string error_of(const Problem& problem) {
+  try {
+    const Built built(problem);
+  } catch (const PinError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(BuildNetworkTest, listed_strategies_replace_the_fallback) {
+  const Built built(own_op({2, 3}, {rows({"dim0"}), {{Placement::replicate()}, {Placement::replicate()}}}));
+  EXPECT_THAT(built.model.unknown_ops, ::testing::IsEmpty());
+  EXPECT_EQ(built.model.network.domain(1).size(), 2);  // on dim1, only the entry for all mesh dims
+}
+
+TEST(BuildNetworkTest, lists_of_which_nothing_is_possible_name_the_mesh_dim_and_the_reason) {
+  EXPECT_THAT(error_of(own_op({2, 3}, {rows({"ep", "dim0"})})),
+              ::testing::AllOf(::testing::HasSubstr("\"/f/own.op.1\" (aten.own.op)"),
+                               ::testing::HasSubstr("none is for mesh dim \"dim1\"; they are for \"dim0\", \"ep\"")));
+  EXPECT_THAT(error_of(own_op({2, 8}, {rows({})})),
+              ::testing::HasSubstr("along mesh dim \"dim1\" (8 devices) pieces would be empty, or uneven"));
+  EXPECT_THAT(error_of(own_op({4}, {rows({}, true)})), ::testing::HasSubstr("along mesh dim \"dim0\" (4 devices)"));
+  EXPECT_THAT(error_of(own_op({2, 2}, {rows({}, true)})), ::testing::HasSubstr("along all mesh dims together"));
+  EXPECT_EQ(error_of(own_op({2, 3}, {rows({}, true)})), "");
+  EXPECT_EQ(error_of(own_op({1, 2}, {rows({"dim1"})})), "");  // a mesh dim of one device needs no strategy
+}
+
+TEST(BuildNetworkTest, ties_that_cannot_hold_name_both_nodes_and_their_pins) {
+  Problem problem = toy_problem(tied_layers(1), {4});
+  problem.pins.nodes.resize(problem.graph.nodes.size());
+  const auto tied = std::find_if(problem.graph.nodes.begin(), problem.graph.nodes.end(),
+                                 [](const costs::Node& node) { return node.same_strategy_as >= 0; });
+  const auto backward = static_cast<std::size_t>(tied - problem.graph.nodes.begin());
+  problem.pins.nodes[backward] = pin_all({Placement::shard(0)}, "c.json: nodes.backward");
+  EXPECT_EQ(error_of(problem), "");  // the third entry, in which the forward is whole
+  const auto forward = static_cast<std::size_t>(tied->same_strategy_as);
+  problem.pins.nodes[forward] = pin_all({Placement::shard(0)}, "c.json: nodes.forward");
+  EXPECT_THAT(error_of(problem), ::testing::AllOf(::testing::HasSubstr("\"" + tied->key + "\" must choose the same"),
+                                                  ::testing::HasSubstr(problem.graph.nodes[forward].key),
+                                                  ::testing::HasSubstr("with c.json: nodes.backward and c.json: n")));
+}
+
+TEST(BuildNetworkTest, a_constraint_can_be_pinned_and_is_free) {
+  ToyGraph toy;
+  const ValueRef x = toy.input(Role::kInput, "x", {64, 64});
+  toy.output(toy.op("constrain.default", {ToyGraph::ref(x)}, {64, 64}), OutputRole::kOutput);
+  toy.graph.nodes[1].op = "autopar.constrain.default";
+  Problem problem = toy_problem(std::move(toy.graph), {4});
+  problem.pins.nodes.resize(2);
+  problem.pins.nodes[1] = pin_all({Placement::shard(1)}, "test");
+  const Plan plan = Built(std::move(problem)).best_plan();
+  EXPECT_EQ(plan.nodes[1].outputs[0][0], Placement::shard(1));
+  EXPECT_EQ(plan.nodes[1].inputs[0][0], Placement::shard(1));
+  EXPECT_EQ(plan.compute_ps, 0);
+}
+
 }  // namespace
 }  // namespace autopar::partition

@@ -36,6 +36,8 @@ class Oracle {
         for (std::int64_t dim = 0; dim < node.outputs[0]->rank(); ++dim) {
           one_dim.push_back({{}, {costs::Split::shard(dim)}});
         }
+      } else if (!node.strategies.empty()) {
+        one_dim = listed(node);
       } else if (const costs::Rule rule = costs::find_rule(node.op)) {
         one_dim = rule(graph_, node);
       }
@@ -50,13 +52,25 @@ class Oracle {
   }
 
  private:
+  static std::vector<costs::OneDimStrategy> listed(const costs::Node& node) {
+    std::vector<costs::OneDimStrategy> list;
+    for (const costs::DeclaredStrategy& declared : node.strategies) {
+      costs::OneDimStrategy& strategy = list.emplace_back();
+      for (const costs::Placement placement : declared.inputs) strategy.inputs.push_back({placement});
+      for (const costs::Placement placement : declared.outputs) strategy.outputs.push_back({placement});
+    }
+    return list;
+  }
+
   void choose(std::size_t node, std::int64_t compute_ps) {
     if (compute_ps >= best_) return;
     if (node == graph_.nodes.size()) {
       best_ = std::min(best_, compute_ps + communication_ps());
       return;
     }
+    const std::int32_t tied_to = graph_.nodes[node].same_strategy_as;
     for (const Strategy& strategy : strategies_[node]) {
+      if (tied_to >= 0 && chosen_[static_cast<std::size_t>(tied_to)]->one_dim != strategy.one_dim) continue;
       chosen_[node] = &strategy;
       const bool is_op = graph_.nodes[node].role == Role::kNone;
       choose(node + 1, compute_ps + (is_op ? costs::compute_ps(graph_, graph_.nodes[node], strategy, problem_.mesh,
@@ -110,13 +124,15 @@ class Oracle {
   std::int64_t best_ = RedistributeTable::kUnreachable;
 };
 
-void expect_optimum(const Problem& problem) {
+/// Returns the optimum.
+engine::Cost expect_optimum(const Problem& problem) {
   const costs::Redistributor redistributor(problem.cluster, problem.mesh);
   engine::Comm comm;
   const ModelNetwork model = build_network(problem, redistributor);
   const engine::Solution solution = engine::solve(model.network, {}, comm);
-  ASSERT_EQ(solution.status, engine::Status::kOptimal);
+  EXPECT_EQ(solution.status, engine::Status::kOptimal);
   EXPECT_EQ(solution.cost, Oracle(problem, redistributor).best_ps());
+  return solution.cost;
 }
 
 TEST(OracleTest, optimum_of_a_linear_step) {
@@ -158,6 +174,74 @@ TEST(OracleTest, optimum_on_two_mesh_dims) {
   const ValueRef y = toy.op("mm.default", {ToyGraph::ref(x), ToyGraph::ref(w)}, {8192, 4096});
   toy.output(toy.op("sum.default", {ToyGraph::ref(y)}, {}), OutputRole::kLoss);
   expect_optimum(toy_problem(std::move(toy.graph), {2, 8}));
+}
+
+/// One entry of a list: the placement of all inputs and outputs of a node.
+costs::DeclaredStrategy all_in(const costs::Node& node, const char* placement) {
+  const costs::Placement each = *costs::parse_placement(placement);
+  return {std::vector(node.inputs.size(), each), std::vector(node.outputs.size(), each)};
+}
+
+/// y = f(w) and its gradient, two ops of an author's own that choose from `forward` and `backward`.
+costs::Graph region(const std::vector<const char*>& forward, const std::vector<const char*>& backward, bool is_tied) {
+  constexpr std::int64_t kSize = 2048;
+  ToyGraph toy;
+  const ValueRef w = toy.input(Role::kParameter, "w", {kSize, kSize});
+  const ValueRef tangent = toy.input(Role::kTangent, "loss", {});
+  const ValueRef y = toy.op("own.region", {ToyGraph::ref(w)}, {kSize, kSize});
+  toy.output(toy.op("sum.default", {ToyGraph::ref(y)}, {}), OutputRole::kLoss);
+  toy.phase = Phase::kBackward;
+  const ValueRef dy =
+      toy.op("expand.default", {ToyGraph::ref(tangent), {testing::Arg::List{{kSize}, {kSize}}}}, {kSize, kSize});
+  const ValueRef dw = toy.op("own.region_backward", {ToyGraph::ref(dy), ToyGraph::ref(w)}, {kSize, kSize});
+  toy.output(dw, OutputRole::kGradient, w);
+  for (const auto& [value, placements] : {std::pair{y, forward}, std::pair{dw, backward}}) {
+    costs::Node& node = toy.graph.nodes[static_cast<std::size_t>(value.node)];
+    node.flops = 1'000'000'000'000;
+    for (const char* placement : placements) node.strategies.push_back(all_in(node, placement));
+  }
+  if (is_tied) toy.graph.nodes[static_cast<std::size_t>(dw.node)].same_strategy_as = y.node;
+  return std::move(toy.graph);
+}
+
+/// The optima with and without the tie.
+std::pair<engine::Cost, engine::Cost> optima(const std::vector<const char*>& forward,
+                                             const std::vector<const char*>& backward,
+                                             const std::vector<std::int64_t>& mesh) {
+  return {expect_optimum(toy_problem(region(forward, backward, true), mesh)),
+          expect_optimum(toy_problem(region(forward, backward, false), mesh))};
+}
+
+// In entry 0 only the forward is cut, in entry 1 only the backward; each alone takes the one that cuts it.
+TEST(OracleTest, a_tie_costs_what_its_worse_half_does) {
+  for (const std::vector<std::int64_t>& mesh : {std::vector<std::int64_t>{4}, {2, 2}}) {
+    const auto [tied, untied] = optima({"S(0)", "R"}, {"R", "S(0)"}, mesh);
+    EXPECT_GT(tied, untied);
+  }
+}
+
+// The forward's entries are alike, so that each could stand in for the other, but only entry 1 cuts the backward.
+TEST(OracleTest, entries_that_look_alike_are_not_the_same_to_a_tie) {
+  for (const auto& backward : {std::vector<const char*>{"R", "S(0)"}, {"S(0)", "R"}}) {
+    const auto [tied, untied] = optima({"S(0)", "S(0)"}, backward, {4});
+    EXPECT_EQ(tied, untied);
+  }
+}
+
+TEST(OracleTest, ties_between_several_ways_to_cut) {
+  const auto [tied, untied] = optima({"R", "S(0)", "S(1)"}, {"R", "S(1)", "S(0)"}, {4});
+  EXPECT_GT(tied, untied);
+  const auto [same, free] = optima({"R", "S(0)", "S(1)"}, {"R", "S(0)", "S(1)"}, {2, 2});
+  EXPECT_EQ(same, free);
+}
+
+// What is not listed cannot be chosen, though it would be free.
+TEST(OracleTest, only_what_is_listed_is_chosen) {
+  const engine::Cost whole = expect_optimum(toy_problem(region({"R"}, {"R"}, false), {4}));
+  const engine::Cost cut = expect_optimum(toy_problem(region({"R", "S(0)"}, {"R", "S(0)"}, false), {4}));
+  const engine::Cost must_cut = expect_optimum(toy_problem(region({"S(1)"}, {"S(1)"}, false), {4}));
+  EXPECT_GT(whole, cut);
+  EXPECT_GE(must_cut, cut);
 }
 
 }  // namespace
