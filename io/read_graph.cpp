@@ -9,6 +9,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "costs/rules/helpers.h"
+
 namespace autopar::io {
 namespace {
 
@@ -192,8 +194,9 @@ class GraphReader {
     }
     if (const auto other = value.find("same_strategy_as")) {
       const auto found = index_of_.find(other->string());
-      if (found == index_of_.end() || ix(found->second) >= file_.graph.nodes.size()) {
-        other->fail(fmt::format("unknown node \"{}\"; expected the key of an earlier node", other->string()));
+      if (found == index_of_.end()) other->fail(fmt::format("unknown node \"{}\"", other->string()));
+      if (ix(found->second) >= file_.graph.nodes.size()) {
+        other->fail(fmt::format("\"{}\" is not an earlier node ({})", other->string(), place_of(found->second)));
       }
       const std::size_t count = file_.graph.nodes[ix(found->second)].strategies.size();
       if (count == 0 || count != node.strategies.size()) {
@@ -246,9 +249,9 @@ class GraphReader {
       value.fail(fmt::format("unknown placement \"{}\"; expected R, S(0), P(sum) or the like", value.string()));
     }
     if (placement->is_shard() && placement->dim() >= tensor->rank()) {
-      value.fail(fmt::format("the tensor has {} dims", tensor->rank()));
+      value.fail(fmt::format("{} of a tensor with {} dims", costs::to_string(*placement), tensor->rank()));
     }
-    if (placement->is_partial() && !costs::is_floating_point(tensor->dtype)) {
+    if (placement->is_partial() && !costs::can_be_partial(tensor->dtype)) {
       value.fail(fmt::format("a tensor of {} cannot be a pending sum", costs::dtype_name(tensor->dtype)));
     }
     return *placement;

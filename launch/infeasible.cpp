@@ -69,13 +69,18 @@ std::string explain_infeasible(const partition::Problem& problem) {
         "without them {}; the limit is {} ({} bytes). Pins: {}",
         bytes_text(pinned), pinned, bytes_text(free), bytes_text(limit), limit, fmt::join(sources, "; "));
   }
+  const auto is_declared = [](const costs::Node& node) { return !node.strategies.empty(); };
+  const auto declared = std::find_if(problem.graph.nodes.begin(), problem.graph.nodes.end(), is_declared);
+  if (declared != problem.graph.nodes.end()) {
+    sources.insert(fmt::format("the strategies that the model lists for \"{}\" and others", declared->key));
+  }
   if (sources.empty()) {
     return fmt::format(
         "infeasible: no combination of the ops' strategies keeps parameters, gradients and optimizer "
         "state within {} ({} bytes) per device",
         bytes_text(limit), limit);
   }
-  return fmt::format("infeasible: these pins and the limit of {} ({} bytes) per device cannot hold together: {}",
+  return fmt::format("infeasible: the limit of {} ({} bytes) per device and these cannot hold together: {}",
                      bytes_text(limit), limit, fmt::join(sources, "; "));
 }
 

@@ -74,6 +74,56 @@ TEST(ReadModelTest, aliases_of_tied_parameters_are_kept) {
   EXPECT_THAT(read_model(path).graph_file.aliases[0], ElementsAre("head.weight"));
 }
 
+const std::string kRelu = R"("module": "relu", "phase": "forward", "seq": 2)";
+const std::string kReluBackward = R"("module": "relu", "phase": "backward", "seq": 2)";
+
+TEST(ReadModelTest, strategies_of_single_nodes_are_read_as_they_stand) {
+  std::string text = tiny_with(kRelu, kRelu + R"json(, "flops": 7, "strategies": [{"inputs": ["R"], "outputs": ["R"]},
+             {"inputs": ["S(1)"], "outputs": ["P(sum)"], "even": true, "mesh_dims": ["ep", "tp"]}])json");
+  text.replace(text.find(kReluBackward), kReluBackward.size(),
+               kReluBackward + R"json(, "same_strategy_as": "relu/f/relu", "strategies": [
+               {"inputs": ["P(max)", "Shard(0)"], "outputs": ["Replicate"], "even": false},
+               {"inputs": ["R", "R"], "outputs": ["S(0)"]}])json");
+  const Scratch scratch;
+  const costs::Graph graph = read_model(scratch.put("m.json", text)).graph_file.graph;
+  const costs::Node& relu = graph.nodes[6];
+  EXPECT_EQ(relu.flops, 7);
+  EXPECT_EQ(relu.same_strategy_as, -1);
+  ASSERT_EQ(relu.strategies.size(), 2U);
+  EXPECT_FALSE(relu.strategies[0].even);
+  EXPECT_TRUE(relu.strategies[0].mesh_dims.empty());
+  EXPECT_THAT(relu.strategies[1].inputs, ElementsAre(costs::Placement::shard(1)));
+  EXPECT_THAT(relu.strategies[1].outputs, ElementsAre(costs::Placement::partial()));
+  EXPECT_TRUE(relu.strategies[1].even);
+  EXPECT_THAT(relu.strategies[1].mesh_dims, ElementsAre("ep", "tp"));
+  const costs::Node& backward = graph.nodes[14];
+  EXPECT_EQ(backward.same_strategy_as, 6);
+  EXPECT_EQ(backward.flops, -1);
+  EXPECT_THAT(backward.strategies[0].inputs,
+              ElementsAre(costs::Placement::partial(costs::ReduceOp::kMax), costs::Placement::shard(0)));
+  EXPECT_TRUE(graph.nodes[5].strategies.empty());
+}
+
+// Counts can be pending sums; bools, whose addition saturates, cannot.
+TEST(ReadModelTest, pending_sums_are_for_dtypes_that_collectives_add) {
+  const auto with_output = [](const std::string& dtype, const std::string& placement) {
+    return tiny_with(
+        R"("outputs": [{"shape": [1024, 4096], "stride": [4096, 1], "dtype": "bfloat16"}], "module": "fc2",)",
+        R"("outputs": [{"shape": [1024, 4096], "stride": [4096, 1], "dtype": "bfloat16"}, null,
+                        {"shape": [8], "stride": [1], "dtype": ")" +
+            dtype + R"("}], "module": "fc2",
+                        "strategies": [{"inputs": ["R", "R"], "outputs": ["R", null, ")" +
+            placement + "\"]}],");
+  };
+  const Scratch scratch;
+  EXPECT_EQ(
+      read_model(scratch.put("m.json", with_output("int64", "P(sum)"))).graph_file.graph.nodes[12].strategies.size(),
+      1U);
+  const std::string path = scratch.put("m.json", with_output("bool", "P(sum)"));
+  EXPECT_THAT(input_error([&] { read_model(path); }),
+              HasSubstr("nodes[8] (fc2/b/mm).strategies[0].outputs[2]: a tensor of bool cannot be a pending sum"));
+}
+
 struct Fault {
   std::string from;
   std::string to;
@@ -95,6 +145,38 @@ const std::string kMm = R"("args": [{"ref": "input.x"}, {"ref": "fc1/f/t"}])";
 const std::string kX = R"("name": "x", "shape": [65536, 1024])";
 const std::string kGradient = R"("of": "fc1.weight")";
 const std::string kMesh = R"({"shape": [4], "dim_names": ["tp"]})";
+
+/// The relu of the tiny example with one strategy.
+Fault strategy_fault(const std::string& strategy, const std::string& message) {
+  return {kRelu, kRelu + ", \"strategies\": [{" + strategy + "}]", "nodes[2] (relu/f/relu).strategies[0]" + message};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, ModelFaultTest,
+    ::testing::Values(
+        Fault{kRelu, kRelu + R"(, "strategies": [])", "nodes[2] (relu/f/relu).strategies: is empty"},
+        Fault{kRelu, kRelu + R"(, "strategies": {})", "strategies: expected a list"},
+        strategy_fault(R"("inputs": ["R"])", ": key \"outputs\" is missing"),
+        strategy_fault(R"("inputs": ["R"], "outputs": ["R"], "units": 2)", ": unknown key \"units\""),
+        strategy_fault(R"("inputs": [], "outputs": ["R"])", ".inputs: 0 placements for 1 tensors"),
+        strategy_fault(R"("inputs": ["R", "R"], "outputs": ["R"])", ".inputs: 2 placements for 1 tensors"),
+        strategy_fault(R"("inputs": ["R"], "outputs": ["R", "R"])", ".outputs: 2 placements for 1 outputs"),
+        strategy_fault(R"("inputs": ["S"], "outputs": ["R"])",
+                       ".inputs[0]: unknown placement \"S\"; expected R, S(0), P(sum) or the like"),
+        strategy_fault(R"json("inputs": ["S(-1)"], "outputs": ["R"])json", ".inputs[0]: unknown placement \"S(-1)\""),
+        strategy_fault(R"json("inputs": ["R"], "outputs": ["S(2)"])json", ".outputs[0]: S(2) of a tensor with 2 dims"),
+        strategy_fault(R"("inputs": ["R"], "outputs": [null])", ".outputs[0]: expected a string, found null"),
+        strategy_fault(R"("inputs": ["R"], "outputs": ["R"], "even": 1)", ".even: expected true or false"),
+        strategy_fault(R"("inputs": ["R"], "outputs": ["R"], "mesh_dims": [])", ".mesh_dims: is empty"),
+        strategy_fault(R"("inputs": ["R"], "outputs": ["R"], "mesh_dims": [0])", ".mesh_dims[0]: expected a string"),
+        Fault{kRelu, kRelu + R"(, "flops": -1)", "nodes[2] (relu/f/relu).flops: -1 is negative"},
+        Fault{kRelu, kRelu + R"(, "flops": 1.5)", "flops: expected an integer"},
+        Fault{kRelu, kRelu + R"(, "same_strategy_as": "relu/b/threshold_backward")",
+              "same_strategy_as: \"relu/b/threshold_backward\" is not an earlier node"},
+        Fault{kRelu, kRelu + R"(, "same_strategy_as": "relu/f/relu")", "\"relu/f/relu\" is not an earlier node"},
+        Fault{kRelu, kRelu + R"(, "same_strategy_as": "gelu")", "same_strategy_as: unknown node \"gelu\""},
+        Fault{kRelu, kRelu + R"(, "same_strategy_as": "fc1/f/mm")",
+              "same_strategy_as: \"fc1/f/mm\" has 0 strategies, this node 0; expected as many, and some"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Table, ModelFaultTest,

@@ -75,6 +75,44 @@ TEST(EndToEndTest, pins_are_kept) {
   EXPECT_NE(plan["constraints_hash"], nullptr);
 }
 
+/// The tiny example whose relu has strategies of its own.
+std::string tiny_with_relu(const std::string& strategies) {
+  const std::string relu = R"("module": "relu", "phase": "forward", "seq": 2)";
+  return testing::tiny_with(relu, relu + ", \"strategies\": [" + strategies + "]");
+}
+
+TEST(EndToEndTest, strategies_in_the_model_file_are_kept) {
+  const Scratch scratch;
+  const std::string text = tiny_with_relu(R"json({"inputs": ["S(0)"], "outputs": ["S(0)"], "even": true})json");
+  const std::string model = scratch.put("m.json", text);
+  const Outcome outcome = run_program("'" + model + "' --mesh 2,2" + to(scratch));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json plan = plan_in(scratch);
+  EXPECT_THAT(testing::check_plan(json::parse(text), plan), ::testing::IsEmpty());
+  EXPECT_EQ(plan["nodes"]["relu/f/relu"]["outputs"], json::parse(R"json([["S(0)", "S(0)"]])json"));
+}
+
+TEST(EndToEndTest, strategies_that_no_mesh_dim_can_take_are_infeasible) {
+  const Scratch scratch;
+  const std::string model = scratch.put(
+      "m.json", tiny_with_relu(R"json({"inputs": ["S(0)"], "outputs": ["S(0)"], "mesh_dims": ["ep"]})json"));
+  const Outcome outcome = run_program("'" + model + "'" + to(scratch));
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("\"relu/f/relu\" (aten.relu.default) can run in none of the ways"));
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("none is for mesh dim \"tp\"; they are for \"ep\""));
+  EXPECT_EQ(scratch.num_files(), 1U);
+}
+
+// A maximum that nobody makes: found by the search, which names the list.
+TEST(EndToEndTest, strategies_whose_inputs_cannot_be_had_are_infeasible) {
+  const Scratch scratch;
+  const std::string model =
+      scratch.put("m.json", tiny_with_relu(R"json({"inputs": ["P(max)"], "outputs": ["R"]})json"));
+  const Outcome outcome = run_program("'" + model + "'" + to(scratch));
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("the strategies that the model lists for \"relu/f/relu\""));
+}
+
 TEST(EndToEndTest, too_little_memory_is_infeasible_and_says_how_much_is_missing) {
   const Scratch scratch;
   const std::string pins =

@@ -129,6 +129,11 @@ TEST(InfeasibleTest, says_whether_memory_or_pins_are_to_blame) {
               AllOf(HasSubstr("with the pins"), HasSubstr("24.00 MiB"), HasSubstr("Pins: c.json: parameters.fc1")));
   example.problem.pins.memory_limit_bytes = 1 << 30;
   EXPECT_THAT(explain_infeasible(example.problem), HasSubstr("cannot hold together: c.json: parameters.fc1"));
+  example.problem.pins.nodes[kFc1] = {};
+  EXPECT_THAT(explain_infeasible(example.problem), HasSubstr("no combination of the ops' strategies keeps"));
+  example.problem.graph.nodes.back().strategies.emplace_back();
+  EXPECT_THAT(explain_infeasible(example.problem),
+              HasSubstr("the strategies that the model lists for \"" + example.problem.graph.nodes.back().key));
 }
 
 TEST(UnitsTest, are_as_a_person_reads_them) {
