@@ -266,14 +266,28 @@ def check_mixed_precision(rank: int, folder: Path) -> None:
 
 
 def check_compile(rank: int, folder: Path) -> None:
-    model, args, kwargs = transformer()
+    model, args, kwargs = transformer(1)
     mesh = mesh_of(dp=2, tp=2)
     plan = make_plan(folder, (model, args, kwargs), mesh, "--random-plan", "4")
     parallel = autopar.apply(model, plan, mesh, args, kwargs)
-    compiled = torch.compile(parallel, backend="aot_eager", fullgraph=True)
-    for each in (model, compiled):
-        loss_of(each(*args)).backward()
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    loss_of(model(*args)).backward()
+    for compiled in (torch.compile(parallel, backend=backend), torch.compile(parallel, backend="aot_eager")):
+        parallel.zero_grad()
+        compiled(*args).backward()
+        same_gradients(parallel, model)
+    parallel.compile(backend=backend)
+    parallel.zero_grad()
+    parallel(*args).backward()
     same_gradients(parallel, model)
+    # Twice forward and backward, each in one graph.
+    assert len(graphs) == 4
+    assert "_c10d_functional" in graphs[0].code
 
 
 def check_the_same_program_twice(rank: int, folder: Path) -> None:

@@ -31,10 +31,9 @@ def check_mesh(plan: Plan, shape: Sequence[int], names: Sequence[str] | None) ->
     wanted = dict(zip(plan.mesh_dim_names, plan.mesh_shape, strict=True))
     if tuple(shape) != plan.mesh_shape:
         raise PlanError(f"{plan.source}: is for a mesh of {_mesh_text(wanted)}; this mesh has the shape {tuple(shape)}")
-    if names is not None and tuple(names) != plan.mesh_dim_names:
-        raise PlanError(
-            f"{plan.source}: is for a mesh of {_mesh_text(wanted)}; the dims of this mesh are called {tuple(names)}"
-        )
+    if names is None or tuple(names) != plan.mesh_dim_names:
+        called = "have no names (mesh_dim_names)" if names is None else f"are called {tuple(names)}"
+        raise PlanError(f"{plan.source}: is for a mesh of {_mesh_text(wanted)}; the dims of this mesh {called}")
 
 
 def _mesh_text(mesh: Mapping[str, int]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 from torch.utils import _pytree as pytree
@@ -17,6 +19,7 @@ from .plan import Placements
 from .program import Program, RandomNode
 
 MASK = 2**64 - 1
+Compiler = Callable[[Any], Any]  # of a graph module
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +27,7 @@ class Step:
     """A program with what surrounds it: where its inputs come from and what happens with its outputs."""
 
     program: Program
-    run: type[torch.autograd.Function]
+    tangents: Sequence[Placements]
     mesh: DeviceMesh
     device: Device
     placements: Mapping[str, Placements]  # of every graph input
@@ -32,13 +35,23 @@ class Step:
     loss: Placements
     constants: Mapping[str, Tensor]  # local, by key
     arguments: Mapping[str, tuple[int, str]]  # by key: which leaf of the call's arguments, and its name
+    runs: dict[Any, type[torch.autograd.Function]] = field(default_factory=dict)  # by compiler
+
+    def run(self, compiler: Compiler | None) -> type[torch.autograd.Function]:
+        """The program as a differentiable function."""
+        if compiler not in self.runs:
+            self.runs[compiler] = make_run(self, compiler or (lambda graph: graph))
+        return self.runs[compiler]
 
 
-def make_run(
-    program: Program, device: Device, tangents: Sequence[Placements], device_type: str
-) -> type[torch.autograd.Function]:
-    """The program as a differentiable function: of the forward graph's inputs and then the random states of the
-    backward graph. A class of its own for each program, so that torch.compile sees constants."""
+def make_run(step: Step, compiler: Compiler) -> type[torch.autograd.Function]:
+    """A function of the forward graph's inputs and then the random states of the backward graph.
+
+    The two graphs are compiled each for itself: what is kept from one to the other is the plan's choice, and ranks,
+    whose pieces differ, must not choose differently what is computed again, collectives included.
+    """
+    program, device, device_type = step.program, step.device, step.mesh.device_type
+    forward_graph, backward_graph = compiler(program.forward), compiler(program.backward)
     num_outputs = len(program.forward_outputs)
     roles = [output["role"] for output in program.forward_outputs]
     loss = roles.index("loss")
@@ -52,7 +65,7 @@ def make_run(
         def forward(ctx: Any, *values: Any) -> Any:
             # The casts of mixed precision are in the graph.
             with torch.autocast(device_type, enabled=False):
-                results = program.forward(*values[:num_forward])
+                results = forward_graph(*values[:num_forward])
             saved = results[num_outputs:]
             ctx.save_for_backward(*(value for value in saved if isinstance(value, Tensor)))
             ctx.others = [None if isinstance(value, Tensor) else value for value in saved]
@@ -66,9 +79,9 @@ def make_run(
         def backward(ctx: Any, *grads: Any) -> Any:
             tensors = iter(ctx.saved_tensors)
             saved = [next(tensors) if other is None else other for other in ctx.others]
-            incoming = [place_whole(grads[loss], placements, device) for placements in tangents]
+            incoming = [place_whole(grads[loss], placements, device) for placements in step.tangents]
             with torch.autocast(device_type, enabled=False):
-                made = program.backward(*saved, *ctx.states, *incoming)
+                made = backward_graph(*saved, *ctx.states, *incoming)
             return (*(None if index < 0 else made[index] for index in position), *([None] * num_states))
 
     return Run
@@ -101,6 +114,8 @@ class ParallelModule(nn.Module):
         super().__init__()
         self._make_step = make_step
         self._steps: dict[Any, Step] = {}
+        self._compiler: Compiler | None = None
+        self._compilers: dict[int, tuple[Any, Compiler]] = {}
         self._sources: dict[str, tuple[nn.Module, str]] = {}
         self.seed(seed)
 
@@ -136,10 +151,33 @@ class ParallelModule(nn.Module):
         step, _ = self._find_step(args, kwargs)
         return step.program.forward, step.program.backward
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compiles the two graphs, with the arguments of torch.compile. `torch.compile(parallel)` does so too."""
+        self._compiler = functools.partial(torch.compile, *args, **kwargs)
+
+    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator,no-untyped-call]
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        loss: Tensor = self._run(args, kwargs, self._compiler or self._active_compiler())
+        return loss
+
+    def _active_compiler(self) -> Compiler | None:
+        """Compiles as the torch.compile does inside which this runs, if it does."""
+        backend: Any = get_eval_frame_callback()
+        if not callable(backend):
+            return None
+        while hasattr(backend, "_torchdynamo_orig_backend"):
+            backend = backend._torchdynamo_orig_backend
+        # Backends may be unhashable.
+        _, compiler = self._compilers.setdefault(
+            id(backend), (backend, functools.partial(torch.compile, backend=backend))
+        )
+        return compiler
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any], compiler: Compiler | None) -> Tensor:
         step, leaves = self._find_step(args, kwargs)
         values = [self._value(step, key, leaves) for key in step.program.inputs]
-        outputs = step.run.apply(*values, *self._states(step))  # type: ignore[no-untyped-call]
+        outputs = step.run(compiler).apply(*values, *self._states(step))  # type: ignore[no-untyped-call]
         loss: Tensor | None = None
         for output, value in zip(step.program.forward_outputs, outputs, strict=True):
             if output["role"] == "loss":
@@ -190,7 +228,6 @@ class ParallelModule(nn.Module):
         return _make_states(self._random, nodes, step.mesh.device_type) if nodes else []
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _make_states(random: torch.Generator, nodes: Sequence[RandomNode], device: str) -> list[Tensor]:
     base = int(torch.randint(2**62, (), generator=random))
     return [_state(base, index, node, device) for index, node in enumerate(nodes)]

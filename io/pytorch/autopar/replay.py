@@ -21,7 +21,7 @@ from .exporter import check_torch
 from .lowering import lower
 from .materialise import Init, materialise, skeleton_of
 from .model_file import graph_hash
-from .parallel import ParallelModule, Step, make_run, place_whole
+from .parallel import ParallelModule, Step, place_whole
 from .placements import Device
 from .plan import NodePlan, Plan, load_plan
 from .program import make_program
@@ -86,34 +86,20 @@ def _text(tensor: Tensor) -> str:
 
 
 class Groups:
-    """Process groups over any mesh dims of a mesh, made when first asked for, which all ranks must do alike."""
+    """Process groups over any mesh dims of a mesh, flattened. The mesh makes each once; all ranks must ask alike."""
 
     def __init__(self, mesh: DeviceMesh) -> None:
         self._mesh = mesh
-        self._made: dict[tuple[int, ...], dist.ProcessGroup] = {}
-        self._all = tuple(range(mesh.ndim))
+        assert mesh.mesh_dim_names is not None
+        self._names = mesh.mesh_dim_names
 
     def __call__(self, mesh_dims: tuple[int, ...]) -> dist.ProcessGroup:
-        if mesh_dims not in self._made:
-            self._made[mesh_dims] = self._make(mesh_dims)
-        return self._made[mesh_dims]
+        if len(mesh_dims) == 1:
+            return self._mesh.get_group(mesh_dims[0])
+        return self._mesh[tuple(self._names[dim] for dim in mesh_dims)]._flatten().get_group()
 
     def __getitem__(self, mesh_dims: tuple[int, ...]) -> str:
-        name: str = self(mesh_dims).group_name
-        return name
-
-    def _make(self, mesh_dims: tuple[int, ...]) -> dist.ProcessGroup:
-        if len(mesh_dims) == 1:
-            single: dist.ProcessGroup = self._mesh.get_group(mesh_dims[0])
-            return single
-        others = [dim for dim in self._all if dim not in mesh_dims]
-        ranks = self._mesh.mesh.permute(*others, *mesh_dims).flatten(len(others))
-        own = self._mesh.get_coordinate()
-        assert own is not None
-        for dim in others:
-            ranks = ranks[own[dim]]
-        flat: dist.ProcessGroup = dist.new_group(ranks.tolist(), use_local_synchronization=True)
-        return flat
+        return self(mesh_dims).group_name
 
     def agree(self, work: Callable[[], Any]) -> Any:
         """Does the work on every rank; if it fails on one, all raise, so that none waits for it for ever."""
@@ -125,7 +111,7 @@ class Groups:
             failure = error
         text = None if failure is None else "".join(traceback.format_exception_only(failure)).strip()
         told: list[str | None] = [None] * self._mesh.size()
-        dist.all_gather_object(told, text, group=self(self._all))
+        dist.all_gather_object(told, text, group=self(tuple(range(self._mesh.ndim))))
         if failure is not None:
             raise failure
         for rank, other in enumerate(told):
@@ -136,7 +122,7 @@ class Groups:
     def same_seed(self) -> int:
         """What rank 0 of the mesh was seeded with. Draws nothing, as initialisation shall be that of one process."""
         told: list[int] = [0] * self._mesh.size()
-        dist.all_gather_object(told, torch.initial_seed() % 2**62, group=self(self._all))
+        dist.all_gather_object(told, torch.initial_seed() % 2**62, group=self(tuple(range(self._mesh.ndim))))
         return told[0]
 
 
@@ -215,10 +201,9 @@ class StepMaker:
             if entry["role"] == "constant"
         }
         arguments = [entry for entry in inputs if entry["role"] in ("input", "target")]
-        tangents = [placements[key] for key in program.tangents]
         return Step(
             program=program,
-            run=make_run(program, self._device, tangents, self._mesh.device_type),
+            tangents=[placements[key] for key in program.tangents],
             mesh=self._mesh,
             device=self._device,
             placements=placements,
