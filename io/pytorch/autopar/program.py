@@ -370,11 +370,18 @@ class _LocalStep:
 
     # ---- random numbers ----
 
-    def _with_own_numbers(self, key: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _with_own_numbers(self, key: str, function: Any) -> Callable[..., Any]:
         """Devices with different pieces of the output draw different numbers, those with the same piece the same."""
         self._random.append(RandomNode(key=key, stream=self._stream(key)))
         state = next(self._states)
-        return lambda *args, **kwargs: run_with_rng_state(state, function, *args, **kwargs)
+
+        def draw(**bound: Any) -> Any:
+            # It looks for the device among what is given by position.
+            names = [argument.name for argument in function._schema.arguments if not argument.kwarg_only]
+            args = [bound.pop(name) for name in names]
+            return run_with_rng_state(state, function, *args, **bound)
+
+        return draw
 
     def _stream(self, key: str) -> int:
         stream = 0

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -85,18 +86,34 @@ def _text(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}[{','.join(map(str, tensor.shape))}]"
 
 
+# The same mesh has the same groups, so that the same plan gives the same program.
+_groups: WeakKeyDictionary[DeviceMesh, dict[tuple[int, ...], dist.ProcessGroup]] = WeakKeyDictionary()
+
+
 class Groups:
-    """Process groups over any mesh dims of a mesh, flattened. The mesh makes each once; all ranks must ask alike."""
+    """Process groups over any mesh dims of a mesh, flattened. Made when first asked for, which all ranks must do alike.
+
+    Not the mesh's own flattened dims: where a mesh has such, DTensor (2.13) gathers S(0)S(0) in one step that puts
+    uneven pieces in the wrong places.
+    """
 
     def __init__(self, mesh: DeviceMesh) -> None:
         self._mesh = mesh
-        assert mesh.mesh_dim_names is not None
-        self._names = mesh.mesh_dim_names
+        self._made = _groups.setdefault(mesh, {})
 
     def __call__(self, mesh_dims: tuple[int, ...]) -> dist.ProcessGroup:
         if len(mesh_dims) == 1:
             return self._mesh.get_group(mesh_dims[0])
-        return self._mesh[tuple(self._names[dim] for dim in mesh_dims)]._flatten().get_group()
+        if mesh_dims not in self._made:
+            others = [dim for dim in range(self._mesh.ndim) if dim not in mesh_dims]
+            ranks = self._mesh.mesh.permute(*others, *mesh_dims).flatten(len(others))
+            own = self._mesh.get_coordinate()
+            assert own is not None
+            for dim in others:
+                ranks = ranks[own[dim]]
+            group: dist.ProcessGroup = dist.new_group(ranks.tolist(), use_local_synchronization=True)
+            self._made[mesh_dims] = group
+        return self._made[mesh_dims]
 
     def __getitem__(self, mesh_dims: tuple[int, ...]) -> str:
         return self(mesh_dims).group_name
