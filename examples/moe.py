@@ -92,7 +92,8 @@ class MixtureOfExperts(nn.Module):
         weights, choice = chances.topk(self.top_k)
         weights = weights / weights.sum(-1, keepdim=True)
         routed: Tensor = experts(tokens, weights, choice, self.w_in, self.w_out)
-        return (routed + self.shared(tokens)).view(x.shape)
+        out: Tensor = (routed + self.shared(tokens)).view(x.shape)
+        return out
 
 
 class Model(nn.Module):

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from torch.distributed import FileStore  # type: ignore[attr-defined]
+from torch.multiprocessing.spawn import start_processes
 
 TIMEOUT = timedelta(seconds=60)
 Check = Callable[[int, Path], None]
@@ -28,7 +29,7 @@ Check = Callable[[int, Path], None]
 
 def checks_of(module: str) -> dict[str, Check]:
     found = vars(importlib.import_module(module))
-    return {name: function for name, function in found.items() if name.startswith("check_")}
+    return {name: function for name, function in found.items() if name.startswith("check_") and callable(function)}
 
 
 def run_checks(size: int, module: str, folder: Path, seconds: float = 400) -> dict[str, str]:
@@ -54,7 +55,7 @@ def run_checks(size: int, module: str, folder: Path, seconds: float = 400) -> di
 
 def run_rank(rank: int, size: int, module: str, folder: Path) -> None:
     torch.set_num_threads(1)
-    store = dist.FileStore(str(folder / "store"), size)
+    store = FileStore(str(folder / "store"), size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     for name, check in checks_of(module).items():
         own = folder / name.removeprefix("check_")
@@ -74,6 +75,6 @@ def run_rank(rank: int, size: int, module: str, folder: Path) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     importlib.import_module(sys.argv[2])  # once, before the ranks are forked
-    mp.start_processes(
+    start_processes(
         run_rank, args=(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])), nprocs=int(sys.argv[1]), start_method="fork"
     )

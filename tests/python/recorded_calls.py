@@ -19,7 +19,7 @@ HEADS = {"num_attention_heads": 12, "num_key_value_heads": 6, "head_dim": 4}
 BATCH, LENGTH = 6, 12
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Recorder(TorchDispatchMode):
     """Keeps one call per op, shapes and literals; not those that write into their arguments."""
 
     def __init__(self) -> None:

@@ -1,20 +1,23 @@
-"""A module that trains by a plan: everything in apply_checks.py, on four processes."""
+"""A module that trains by a plan: everything in apply_checks.py and region_checks.py, on four processes."""
 
 from __future__ import annotations
 
 import apply_checks
 import pytest
+import region_checks
 from ranks import checks_of, run_checks
 from rule_check import build_folder
 
+MODULES = (apply_checks.__name__, region_checks.__name__)
+
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
     if build_folder() is None:
         pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
-    return run_checks(4, apply_checks.__name__, tmp_path_factory.mktemp("apply"))
+    return {module: run_checks(4, module, tmp_path_factory.mktemp(module)) for module in MODULES}
 
 
-@pytest.mark.parametrize("name", checks_of(apply_checks.__name__))
-def test(results: dict[str, str], name: str) -> None:
-    assert not results[name], results[name]
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module in MODULES for name in checks_of(module)])
+def test(results: dict[str, dict[str, str]], module: str, name: str) -> None:
+    assert not results[module][name], results[module][name]

@@ -60,7 +60,7 @@ def test_the_file_alone_gives_loss_gradients_and_new_buffers(case: Callable[[], 
     found = run_model(document, values)
 
     loss = loss_of(model(*args, **kwargs))
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     expected = {("loss", ""): loss.detach()}
     expected |= {("gradient", name): p.grad for name, p in model.named_parameters() if p.grad is not None}
     changed = {name for name, tensor in model.named_buffers() if not torch.equal(tensor, state[name])}

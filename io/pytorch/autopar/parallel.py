@@ -155,7 +155,7 @@ class ParallelModule(nn.Module):
         """Compiles the two graphs, with the arguments of torch.compile. `torch.compile(parallel)` does so too."""
         self._compiler = functools.partial(torch.compile, *args, **kwargs)
 
-    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator,no-untyped-call]
+    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         loss: Tensor = self._run(args, kwargs, self._compiler or self._active_compiler())
         return loss
@@ -177,7 +177,7 @@ class ParallelModule(nn.Module):
     def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any], compiler: Compiler | None) -> Tensor:
         step, leaves = self._find_step(args, kwargs)
         values = [self._value(step, key, leaves) for key in step.program.inputs]
-        outputs = step.run(compiler).apply(*values, *self._states(step))  # type: ignore[no-untyped-call]
+        outputs = step.run(compiler).apply(*values, *self._states(step))
         loss: Tensor | None = None
         for output, value in zip(step.program.forward_outputs, outputs, strict=True):
             if output["role"] == "loss":

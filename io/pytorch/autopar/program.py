@@ -95,6 +95,7 @@ class _LocalStep:
         self._phase = "forward"
         # Of one phase: the copies of each value by placements.
         self._values: dict[ValueId, dict[Placements, Any]] = {}
+        self._done: dict[int, Tensor] = {}  # of one phase: results of redistributions, by the id of the entry
         self._entries: dict[tuple[str, int], Redistribution] = {}
         self._entries_by_target: dict[tuple[ValueId, str, Placements], Redistribution] = {}
         self._output_entries: dict[int, Redistribution] = {}
@@ -102,7 +103,7 @@ class _LocalStep:
             self._entries |= dict.fromkeys(entry.uses, entry)
             self._output_entries |= dict.fromkeys(entry.graph_outputs, entry)
             target = self._canonical(entry.target)
-            self._entries_by_target[((entry.value, entry.output), entry.phase, target)] = entry
+            self._entries_by_target.setdefault(((entry.value, entry.output), entry.phase, target), entry)
         self._states: Iterator[Tensor] = iter(())
         self._random: list[RandomNode] = []
 
@@ -196,22 +197,23 @@ class _LocalStep:
     def _start(self, phase: str, ids: Sequence[ValueId], values: Sequence[Any], states: Sequence[Tensor]) -> None:
         self._phase = phase
         self._values = {value: {self._placed(value): tensor} for value, tensor in zip(ids, values, strict=True)}
+        self._done = {}
         self._states = iter(states)
         self._random = []
 
     def _read(self, value: ValueId, wanted: Placements, entry: Redistribution | None, place: str) -> Any:
-        copies = self._values[value]
-        if wanted not in copies:
-            if entry is None or self._canonical(entry.target) != wanted:
-                made = ", ".join(self._placed(value))
-                raise self._error(
-                    f"{place} wants {value[0]} as ({', '.join(wanted)}), which is made as ({made}), "
-                    "and no redistribution says how"
-                )
-            self._redistribute(value, entry)
-        return copies[wanted]
+        """Exactly as the plan says, also where there would be a shorter way: what runs is what was predicted."""
+        made = self._placed(value) if entry is None else self._canonical(entry.target)
+        if made != wanted:
+            raise self._error(
+                f"{place} wants {value[0]} as ({', '.join(wanted)}), which comes as ({', '.join(made)}), "
+                "and no redistribution says how"
+            )
+        return self._values[value][wanted] if entry is None else self._redistribute(value, entry)
 
-    def _redistribute(self, value: ValueId, entry: Redistribution) -> None:
+    def _redistribute(self, value: ValueId, entry: Redistribution) -> Tensor:
+        if id(entry) in self._done:
+            return self._done[id(entry)]
         source = self._canonical(entry.source)
         copies = self._values[value]
         if source not in copies:
@@ -232,7 +234,10 @@ class _LocalStep:
                     )
         if placed != self._canonical(entry.target):
             raise self._error(f"redistribution of {value[0]} ends at ({', '.join(placed)}), not where it says")
-        copies[placed] = tensor
+        copies.setdefault(placed, tensor)
+        result: Tensor = tensor
+        self._done[id(entry)] = result
+        return result
 
     def _output(self, index: int) -> Any:
         output = self._document["outputs"][index]
