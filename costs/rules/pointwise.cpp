@@ -128,7 +128,7 @@ Strategies power(const Graph& graph, const Node& node) {
   return list.take();
 }
 
-/// copy(self, src): only self's shape and dtype matter.
+/// copy(self, src), fill(self, value): only self's shape and dtype matter.
 Strategies copy(const Graph& graph, const Node& node) {
   StrategyList list = with_shards(graph, node);
   list.add({Split::partial(), Split::replicate()}, Split::replicate());
@@ -169,6 +169,7 @@ constexpr RuleEntry kRules[] = {
     {"aten.addcmul.default", addcmul},
     {"aten.copy.default", copy},
     {"aten.div.Tensor", quotient},
+    {"aten.fill.Tensor", copy},
     {"aten.masked_fill.Scalar", masked_fill},
     {"aten.masked_fill.Tensor", masked_fill},
     {"aten.mul.Tensor", product},

@@ -134,7 +134,9 @@ def casts_and_copies() -> list[Call]:
         call("prims.convert_element_type.default", x, torch.int64),
     ]
     of_complex = [call(name, cplx(12, 6)) for name in ("conj_physical", "_conj", "real", "imag", "angle")]
-    return [*to_copy, *of_complex, call("clone", x), call("copy", x, real(6)), call("copy", whole(12, 6), x)]
+    copies = [call("clone", x), call("copy", x, real(6)), call("copy", whole(12, 6), x)]
+    value = torch.tensor(2.5, dtype=torch.float64)
+    return [*to_copy, *of_complex, *copies, call("fill.Tensor", x, value), call("fill.Tensor", whole(12, 6), value)]
 
 
 def arithmetic() -> list[Call]:
