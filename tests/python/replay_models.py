@@ -1,5 +1,6 @@
 """Training steps of small models of all kinds, for runs on a few processes: (model, args, kwargs) in float32.
 
+One layer says all about a replay; some models have two for the sake of plans, which treat repeats as one.
 Heads, hidden sizes and batches can be cut by 2, 4 and 8; vocabularies, intermediate sizes and sequences unevenly.
 """
 
@@ -64,15 +65,15 @@ def batch_norm() -> Case:
 def transformer() -> Case:
     """Fused projection of queries, keys and values; the tied output layer is a plain attribute."""
     tokens = torch.randint(VOCABULARY, (BATCH, SEQUENCE))
-    return Transformer(), (tokens, tokens.roll(-1, 1)), {}
+    return Transformer(num_layers=1), (tokens, tokens.roll(-1, 1)), {}
 
 
-def llama(kv_heads: int = 4, tied: bool = False) -> Case:
+def llama(kv_heads: int = 4, tied: bool = False, layers: int = 1) -> Case:
     config = LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=WIDTH,
         intermediate_size=44,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=8,
         num_key_value_heads=kv_heads,
         tie_word_embeddings=tied,
@@ -82,7 +83,7 @@ def llama(kv_heads: int = 4, tied: bool = False) -> Case:
 
 def llama_tied() -> Case:
     """Its two heads of keys and values are fewer than the devices of some meshes."""
-    return llama(kv_heads=2, tied=True)
+    return llama(kv_heads=2, tied=True, layers=2)
 
 
 def gpt2() -> Case:
@@ -106,7 +107,7 @@ def mixtral() -> Case:
         vocab_size=VOCABULARY,
         hidden_size=WIDTH,
         intermediate_size=12,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=8,
         num_key_value_heads=4,
         num_local_experts=4,
@@ -120,7 +121,7 @@ def mamba2() -> Case:
     config = Mamba2Config(
         vocab_size=VOCABULARY,
         hidden_size=16,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_heads=8,
         head_dim=4,
         state_size=4,
@@ -134,7 +135,7 @@ def mamba2() -> Case:
 def vit() -> Case:
     config = ViTConfig(
         hidden_size=16,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=8,
         intermediate_size=44,
         image_size=8,

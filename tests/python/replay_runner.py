@@ -1,22 +1,18 @@
-"""Trains small models by plans on several processes, and compares with a single process.
-
-As a program, `replay_runner.py SIZE FOLDER`, it runs one process group for many cases: starting one costs
-more than most cases. Ranks are forked, so that torch is imported once.
-"""
+"""Trains small models by plans, on several processes, and compares with a single process."""
 
 from __future__ import annotations
 
 import gc
 import json
+import math
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from multiprocessing.connection import wait
@@ -29,12 +25,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 STEPS = 3
 COLLECTIVE_TIMEOUT = timedelta(seconds=60)
+CASE_SECONDS = 120
+TIMED_OUT = "timed out"
 Named = dict[str, Tensor]
 
 
@@ -153,123 +151,104 @@ def largest_error(found: Tensor, wanted: Tensor) -> float:
     return error if error == error else float("inf")  # NaN is as far off as can be
 
 
-# ---- one rank ----
+# ---- one case ----
 
 
-def run_rank(rank: int, size: int, cases: Sequence[Case], folder: Path) -> None:
-    """Writes the outcomes, one line each, until a case fails."""
-    store = FileStore(str(folder / "store"), size)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT)
-    meshes: dict[Any, DeviceMesh] = {}
-    with (folder / f"outcomes.{rank}").open("w", buffering=1) as out:
-        for case in cases:
-            try:
-                outcome = run_case(case, meshes)
-            except Exception:
-                out.write(json.dumps(asdict(Outcome(failure=f"rank {rank}: {traceback.format_exc()}"))) + "\n")
-                sys.exit(1)
-            out.write(json.dumps(asdict(outcome)) + "\n")
-            gc.collect()
-    dist.destroy_process_group()
+def run_rank(rank: int, size: int, case: Case, folder: Path) -> None:
+    try:
+        store = FileStore(str(folder / "store"), size)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT)
+        outcome = compare(train(*replay(case)), read_record(case.reference))
+        dist.destroy_process_group()
+    except Exception:
+        outcome = Outcome(failure=f"rank {rank}: {traceback.format_exc()}")
+    write_outcomes([outcome], folder / str(rank))
+    if outcome.failure:
+        sys.exit(1)
 
 
-def run_case(case: Case, meshes: dict[Any, DeviceMesh]) -> Outcome:
+def replay(case: Case) -> tuple[nn.Module, Sequence[Any], Mapping[str, Any]]:
+    """What a rank trains."""
     model, args, kwargs = replay_models.make(case.family, case.precision)
     plan = autopar.load_plan(case.plan)
-    key = (plan.mesh_shape, plan.mesh_dim_names)
-    if key not in meshes:
-        meshes[key] = init_device_mesh("cpu", plan.mesh_shape, mesh_dim_names=plan.mesh_dim_names)
-    parallel = autopar.apply(model, plan, meshes[key], args, kwargs)
-    return compare(train(parallel, args, kwargs), read_record(case.reference))
+    mesh = init_device_mesh("cpu", plan.mesh_shape, mesh_dim_names=plan.mesh_dim_names)
+    return autopar.apply(model, plan, mesh, args, kwargs), args, kwargs
 
 
-# ---- one process group ----
-
-
-def run_group(size: int, cases: Sequence[Case], folder: Path) -> None:
-    """Ends when all ranks have, or as soon as one has failed: the others may wait for it."""
+def run_case(case: Case) -> Outcome:
+    """Ranks are forked, so that they need not load torch, and new for each case, so that one cannot harm the next. It
+    ends when all have, or as soon as one has failed, for which the others may wait."""
+    size = math.prod(autopar.load_plan(case.plan).mesh_shape)
     fork = multiprocessing.get_context("fork")
-    ranks = [fork.Process(target=run_rank, args=(rank, size, cases, folder)) for rank in range(size)]
-    for process in ranks:
-        process.start()
-    while any(process.is_alive() for process in ranks) and not any(process.exitcode for process in ranks):
-        wait([process.sentinel for process in ranks if process.is_alive()])
-    for process in ranks:
-        process.kill()
-        process.join()
-
-
-def read_outcomes(size: int, folder: Path, count: int) -> list[Outcome]:
-    """Of each case that was run the worst of all ranks; the last one may be a failure."""
-    ranks = []
-    for rank in range(size):
-        path = folder / f"outcomes.{rank}"
-        lines = path.read_text().splitlines() if path.exists() else []
-        ranks.append([Outcome(**json.loads(line)) for line in lines])
-    outcomes = []
-    for index in range(count):
-        found = [rank[index] for rank in ranks if index < len(rank)]
-        failures = [one.failure for one in found if one.failure]
-        if failures or len(found) < size:
-            outcomes.append(Outcome(failure=failures[0] if failures else "a rank ended without a word"))
-            break
-        worst = max(found, key=lambda one: max(one.gradient, one.state))
-        outcomes.append(replace(worst, loss=max(one.loss for one in found)))
-    return outcomes
+    with tempfile.TemporaryDirectory(prefix="replay-") as name:
+        folder = Path(name)
+        ranks = [fork.Process(target=run_rank, args=(rank, size, case, folder)) for rank in range(size)]
+        for process in ranks:
+            process.start()
+        deadline = time.monotonic() + CASE_SECONDS
+        running = ranks
+        while running and not any(process.exitcode for process in ranks):
+            if not wait([process.sentinel for process in running], deadline - time.monotonic()):
+                break
+            running = [process for process in ranks if process.is_alive()]
+        ended = [process.exitcode for process in ranks]
+        for process in ranks:
+            process.kill()
+            process.join()
+        found = [one for rank in range(size) for one in read_outcomes(folder / str(rank))]
+    for outcome in found:
+        if outcome.failure:
+            return outcome
+    if len(found) < size:
+        return Outcome(failure=f"{TIMED_OUT}: exit codes {ended}")
+    worst = max(found, key=lambda one: max(one.gradient, one.state))
+    return replace(worst, loss=max(one.loss for one in found))
 
 
 # ---- many cases ----
 
 
-def run_cases(size: int, cases: Sequence[Case]) -> list[Outcome]:
-    """In new process groups of this size: after a case that fails, the rest has a group of its own."""
-    outcomes: list[Outcome] = []
-    retried = -1
-    while len(outcomes) < len(cases):
-        found = run_in_new_group(size, cases[len(outcomes) :])
-        failing = len(outcomes) + len(found) - 1
-        # Gloo, of torch 2.13, rarely loses count of its buffers: a thread of one rank then spins in a destructor for
-        # ever. Programs that do not fit together hang again.
-        if "imed out" in found[-1].failure and retried != failing:
-            retried = failing
-            found.pop()
-        outcomes += found
-    return outcomes
+def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
+    path.write_text(json.dumps([asdict(one) for one in outcomes]))
 
 
-def run_in_new_group(size: int, cases: Sequence[Case]) -> list[Outcome]:
-    """Of all cases, or up to the first that fails."""
-    with tempfile.TemporaryDirectory(prefix="replay-") as name:
+def read_outcomes(path: Path) -> list[Outcome]:
+    return [Outcome(**entry) for entry in json.loads(path.read_text())] if path.exists() else []
+
+
+def run_cases(cases: Sequence[Case]) -> list[Outcome]:
+    """In a process of its own, from which ranks can be forked."""
+    with tempfile.TemporaryDirectory(prefix="replays-") as name:
         folder = Path(name)
-        (folder / "cases.json").write_text(json.dumps([asdict(case) for case in cases]))
-        with (folder / "log").open("w") as log:
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            group = subprocess.Popen(
-                [sys.executable, __file__, str(size), name],
-                env=environment,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # so that its ranks can be ended with it
-            )
-            try:
-                group.wait(timeout=120 + 60 * len(cases))
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(group.pid, signal.SIGKILL)
-                group.wait()
-        found = read_outcomes(size, folder, len(cases))
-        if found[-1].failure:
-            found[-1] = replace(found[-1], failure=f"{found[-1].failure}\n{(folder / 'log').read_text()[-4000:]}")
-    return found
+        (folder / "cases").write_text(json.dumps([asdict(case) for case in cases]))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        subprocess.run([sys.executable, __file__, name], env=environment, check=True)
+        return read_outcomes(folder / "outcomes")
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    # Ranks inherit what a first capture loads, and collect what they make between cases only: both save time.
+def warm_up() -> None:
+    """Loads what all ranks would have to, and shares it with them. Not a replay: what torch remembers of meshes and
+    groups must be the ranks' own."""
     autopar.export(*replay_models.make("mlp", "float32"))
     gc.collect()
     gc.freeze()
     gc.disable()
-    where = Path(sys.argv[2])
-    listed = [Case(**entry) for entry in json.loads((where / "cases.json").read_text())]
-    run_group(int(sys.argv[1]), listed, where)
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    cases = [Case(**entry) for entry in json.loads((folder / "cases").read_text())]
+    warm_up()
+    outcomes = []
+    for case in cases:
+        outcome = run_case(case)
+        # Gloo, of torch 2.13, rarely loses count of its buffers: a thread of one rank spins in a destructor for ever.
+        # Programs that do not fit together hang again.
+        if "imed out" in outcome.failure:
+            outcome = run_case(case)
+        outcomes.append(outcome)
+    write_outcomes(outcomes, folder / "outcomes")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -6,7 +6,6 @@ The programs are those of the build folder that AUTOPAR_BUILD_DIR names, or of a
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMES_ROUNDING = 8
 EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "autocast": 2.0**-7}
 MESHES = [(2,), (4,), (2, 2), (4, 2), (2, 2, 2)]
-RANDOM_MESHES = [(2,), (2, 2), (3,), (2,), (3,), (4,), (6,), (3, 2), (2, 2, 2), (2, 4)]
+RANDOM_MESHES = [(2,), (2, 2), (3,), (2,), (2,), (4,), (6,), (3, 2), (2, 2, 2), (2, 4)]
 NUM_QUICK, NUM_SLOW = 5, 50
 
 
@@ -45,10 +44,10 @@ Outcomes = dict[Replay, tuple[Outcome, Outcome]]  # and what rounding does to a 
 
 
 def best_plans(*, quick: bool) -> Iterator[Replay]:
-    """On all meshes; the quick ones: two small meshes and one of the others in turn."""
+    """On all meshes; the quick ones: a mesh of two dims and one of the others in turn."""
     for index, family in enumerate(FAMILIES):
-        others = [(4,), (4, 2), (2, 2, 2)]
-        chosen = {(2,), (2, 2), others[index % len(others)]}
+        others = [(4, 2), (2,), (2, 2, 2), (4,)]
+        chosen = {(2, 2), others[index % len(others)]}
         yield from (Replay(family=family, mesh=mesh) for mesh in MESHES if (mesh in chosen) == quick)
 
 
@@ -136,16 +135,14 @@ def replays_in(items: Sequence[pytest.Item]) -> Iterator[Replay]:
 
 @pytest.fixture(scope="module")
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    """Of all replays that the chosen tests ask for: they run together, one process group for each size."""
-    wanted = list(replays_in(request.session.items))
+    """Of all replays that the chosen tests ask for, which run together."""
+    replays = list(replays_in(request.session.items))
     bench = Bench(tmp_path_factory.mktemp("replays"))
-    found: Outcomes = {}
-    for size in sorted({math.prod(replay.mesh) for replay in wanted}):
-        replays = [replay for replay in wanted if math.prod(replay.mesh) == size]
-        cases = [bench.case(replay) for replay in replays]
-        for replay, case, outcome in zip(replays, cases, run_cases(size, cases), strict=True):
-            found[replay] = outcome, bench.rounding(case)
-    return found
+    cases = [bench.case(replay) for replay in replays]
+    found = run_cases(cases)
+    return {
+        replay: (outcome, bench.rounding(case)) for replay, case, outcome in zip(replays, cases, found, strict=True)
+    }
 
 
 def check(outcome: Outcome, rounding: Outcome, precision: str) -> None:
