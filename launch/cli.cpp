@@ -27,6 +27,12 @@ The plan does not depend on the number of ranks or threads unless the time limit
 constexpr double kLongestLimitS = 1e9;
 constexpr int kMostThreads = 4096;
 
+/// CLI11 alone wraps negative numbers and takes empty text for no seed at all.
+std::string seed_fault(const std::string& text) {
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? "" : fmt::format("\"{}\" is not a seed; expected a whole number from 0 on", text);
+}
+
 void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
   app.add_option("model", arguments.model, "model.json or model.json.gz, as autopar.export writes it")
       ->required()
@@ -48,10 +54,11 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
       ->check(CLI::Range(1, kMostThreads).description(""));
   app.add_flag("--reproducible", arguments.reproducible,
                "leave out of the plan what differs between runs (ranks, threads, times)");
-  app.add_option(
-         "--random-plan", arguments.random_plan,
-         "for debugging: write a random plan that is allowed, not the best one; the same seed gives the same plan")
-      ->type_name("SEED");
+  app.add_option("--random-plan", arguments.random_plan,
+                 "write a random plan that is allowed, not the best one; the same seed gives the same plan")
+      ->type_name("SEED")
+      ->check(CLI::Validator(seed_fault, ""))
+      ->group("Debugging");
   app.add_flag("-q,--quiet", arguments.quiet, "no summary and no progress");
 }
 

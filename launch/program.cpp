@@ -116,9 +116,11 @@ class Rank0 {
       return fail(kExitBadInput, error.what());
     }
     if (!arguments_.quiet) {
+      if (arguments_.random_plan) fmt::print("A random plan (seed {}), not a good one\n", *arguments_.random_plan);
       fmt::print("{}\nPlan written to {}\n", summary(task_->problem, plan, solution, run), arguments_.output);
     }
-    return {true, solution.status == engine::Status::kOptimal ? kExitOptimal : kExitLimitReached, {}};
+    const bool is_done = arguments_.random_plan || solution.status == engine::Status::kOptimal;
+    return {true, is_done ? kExitOptimal : kExitLimitReached, {}};
   }
 
  private:

@@ -20,7 +20,7 @@ engine::CostNetwork with_random_costs(engine::CostNetwork network, std::uint64_t
     std::uint64_t state = partition::mix(partition::mix(0, seed), v);
     for (engine::Cost& cost : domain.costs) {
       state = partition::mix(state, domain.costs.size());
-      cost = static_cast<engine::Cost>(state % kMostPs);
+      if (cost < engine::kForbidden) cost = static_cast<engine::Cost>(state % kMostPs);
     }
     network.variables[v].domain = static_cast<std::int32_t>(domains.size());
     domains.push_back(std::move(domain));

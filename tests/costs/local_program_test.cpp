@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "tests/costs/cluster_files.h"
 
@@ -25,9 +26,10 @@ class LocalProgramTest : public ::testing::Test {
     strategy_.inputs[0][1] = Placement::shard(1);
   }
 
-  std::int64_t time_ps() const {
-    return total_ps(program_all_reduces(graph_, node_, strategy_, mesh_, cluster_.device, collectives_));
+  std::vector<ProgramAllReduce> all_reduces() const {
+    return program_all_reduces(graph_, node_, strategy_, mesh_, cluster_.device, collectives_);
   }
+  std::int64_t time_ps() const { return total_ps(all_reduces()); }
   std::int64_t all_reduce_ps(std::uint32_t mesh_dims, std::int64_t bytes) const {
     return collectives_.time_ps(Collective::kAllReduce, mesh_dims, bytes) +
            std::llround(cluster_.device.launch_s * 1e12);
@@ -57,6 +59,30 @@ TEST_F(LocalProgramTest, programs_along_several_mesh_dims_add_up) {
   strategy_.programs[0] = {"nll_loss_mean", 1};
   strategy_.programs[1] = {"nll_loss_mean", 1};
   EXPECT_EQ(time_ps(), all_reduce_ps(0b01, 4) + all_reduce_ps(0b10, 4));
+}
+
+TEST_F(LocalProgramTest, tensor_by_tensor_each_along_one_mesh_dim_after_the_other) {
+  strategy_.inputs[0][0] = Placement::shard(1);
+  strategy_.programs[0] = strategy_.programs[1] = {"log_softmax_sharded", 2, 0, 1};
+  std::vector<int> mesh_dims;
+  for (const ProgramAllReduce& one : all_reduces()) {
+    EXPECT_EQ(one.dtype, DType::kFloat32);
+    EXPECT_EQ(one.bytes, 4096 * 4);
+    EXPECT_EQ(one.time_ps, all_reduce_ps(1U << one.mesh_dim, one.bytes));
+    mesh_dims.push_back(one.mesh_dim);
+  }
+  EXPECT_EQ(mesh_dims, (std::vector<int>{0, 1, 0, 1}));
+}
+
+TEST_F(LocalProgramTest, only_wider_dtypes_keep_their_own) {
+  strategy_.programs[0] = {"nll_loss_mean", 1};
+  strategy_.programs[1] = {"log_softmax_sharded", 2, 0, 1};
+  graph_.nodes[0].outputs[0]->dtype = DType::kFloat64;
+  for (const ProgramAllReduce& one : all_reduces()) {
+    EXPECT_EQ(one.dtype, DType::kFloat64);
+    EXPECT_EQ(one.bytes, one.mesh_dim == 0 ? 8 : 4096 / 4 * 8);
+  }
+  EXPECT_EQ(time_ps(), all_reduce_ps(0b01, 8) + 2 * all_reduce_ps(0b10, 4096 / 4 * 8));
 }
 
 }  // namespace

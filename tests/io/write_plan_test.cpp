@@ -82,6 +82,35 @@ TEST(WritePlanTest, says_what_the_plan_says) {
   EXPECT_FALSE(json.contains("run"));
 }
 
+TEST(WritePlanTest, nodes_say_their_op_and_whole_tensors) {
+  Fixture fixture;
+  fixture.problem.graph.nodes[4].outputs.emplace_back(std::nullopt);
+  fixture.plan.nodes[4].outputs.emplace_back();
+  const auto json = nlohmann::json::parse(fixture.text());
+  EXPECT_EQ(json["nodes"]["fc1.weight"]["op"], "placeholder");
+  const auto& node = json["nodes"][fixture.problem.graph.nodes[4].key];
+  EXPECT_EQ(node["op"], fixture.problem.graph.nodes[4].op);
+  EXPECT_EQ(node["tensors"].size(), 2U);
+  EXPECT_TRUE(node["tensors"][1].is_null());
+  EXPECT_FALSE(node.contains("programs"));
+  EXPECT_FALSE(node.contains("collectives"));
+}
+
+TEST(WritePlanTest, programs_and_their_all_reduces_only_where_there_are_some) {
+  Fixture fixture;
+  partition::NodeChoice& choice = fixture.plan.nodes[8];
+  choice.programs[1].name = "log_softmax_sharded";
+  const std::string& key = fixture.problem.graph.nodes[8].key;
+  auto node = nlohmann::json::parse(fixture.text())["nodes"][key];
+  EXPECT_EQ(node["programs"], nlohmann::json::parse(R"json(["", "log_softmax_sharded"])json"));
+  EXPECT_FALSE(node.contains("collectives"));
+  choice.all_reduces = {{1, costs::DType::kFloat32, 4096, 11}, {1, costs::DType::kFloat64, 8192, 12}};
+  node = nlohmann::json::parse(fixture.text())["nodes"][key];
+  EXPECT_EQ(node["collectives"], nlohmann::json::parse(R"json([
+      {"step": "all_reduce", "mesh_dims": ["tp"], "dtype": "float32", "bytes": 4096, "time_ps": 11},
+      {"step": "all_reduce", "mesh_dims": ["tp"], "dtype": "float64", "bytes": 8192, "time_ps": 12}])json"));
+}
+
 TEST(WritePlanTest, one_line_per_node_and_redistribution) {
   const Fixture fixture;
   const std::string text = fixture.text();
@@ -113,13 +142,14 @@ TEST(PlanTotalsTest, sums_by_mesh_dims_and_kind_without_local_steps) {
   add(Kind::kSlice, 1, 0);
   add(Kind::kAllReduce, 2, 30);
   add(Kind::kAllReduce, 3, 5);
+  plan.nodes.emplace_back().all_reduces = {{1, costs::DType::kFloat32, 7, 14}};  // inside a program
   const auto totals = communication_totals(plan);
   ASSERT_EQ(totals.size(), 3U);
   EXPECT_EQ(totals[0].kind, Kind::kAllGather);
   EXPECT_EQ(totals[1].mesh_dims, 2U);
-  EXPECT_EQ(totals[1].count, 2);
-  EXPECT_EQ(totals[1].bytes, 40);
-  EXPECT_EQ(totals[1].time_ps, 80);
+  EXPECT_EQ(totals[1].count, 3);
+  EXPECT_EQ(totals[1].bytes, 47);
+  EXPECT_EQ(totals[1].time_ps, 94);
   EXPECT_EQ(totals[2].mesh_dims, 3U);
 }
 

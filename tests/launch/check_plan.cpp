@@ -18,6 +18,13 @@ void collect(const json& arg, std::vector<json>& refs) {
   }
 }
 
+/// How many tensors a program all-reduces (docs/local-programs.md); the others none.
+const std::map<std::string, std::size_t> kNumReduced = {{"nll_loss_mean", 1},
+                                                        {"log_softmax_sharded", 2},
+                                                        {"softmax_sharded", 2},
+                                                        {"log_softmax_backward_sharded", 1},
+                                                        {"softmax_backward_sharded", 1}};
+
 class Checker {
  public:
   Checker(const json& model, const json& plan) : model_(model), plan_(plan) {}
@@ -48,11 +55,53 @@ class Checker {
         expect(output.is_null() || output.size() == plan_["mesh"]["shape"].size(), key + " has another mesh");
       }
     }
+    for (const json& node : model_["nodes"]) check_tensors(node["key"], node["op"], node["outputs"]);
     for (const json& input : model_["inputs"]) {
+      check_tensors(input["key"], "placeholder", json::array({input}));
       if (input["role"] != "parameter") continue;
       const std::string name = input["name"];
       expect(plan_["parameters"][name] == produced(input["key"], 0), name + " is not where its node is");
     }
+  }
+
+  /// `outputs`: what the model says of the node's outputs.
+  void check_tensors(const std::string& key, const std::string& op, const json& outputs) {
+    const json& choice = plan_["nodes"][key];
+    expect(choice["op"] == op, key + " is another op");
+    json tensors = json::array();
+    for (const json& output : outputs) {
+      if (output.is_null()) {
+        tensors.push_back(nullptr);
+        continue;
+      }
+      const std::string shape = output["shape"].dump();
+      tensors.push_back(output["dtype"].get<std::string>() + shape);
+    }
+    expect(choice["tensors"] == tensors, key + " has other tensors");
+    check_programs(key, choice);
+  }
+
+  /// Programs all-reduce along their own mesh dims only, one after the other, the same once more for each tensor.
+  void check_programs(const std::string& key, const json& choice) {
+    if (!choice.contains("programs")) {
+      expect(!choice.contains("collectives"), key + " all-reduces without a program");
+      return;
+    }
+    const json& programs = choice["programs"];
+    const json& names = plan_["mesh"]["dim_names"];
+    std::vector<json> dims;  // of one tensor
+    std::size_t tensors = 0;
+    for (std::size_t i = 0; i < programs.size(); ++i) {
+      const auto found = kNumReduced.find(programs[i].get<std::string>());
+      if (found == kNumReduced.end()) continue;
+      dims.push_back(json::array({names[i]}));
+      tensors = found->second;
+    }
+    std::vector<json> wanted;
+    for (std::size_t t = 0; t < tensors; ++t) wanted.insert(wanted.end(), dims.begin(), dims.end());
+    std::vector<json> found;
+    for (const json& one : choice.value("collectives", json::array())) found.push_back(one["mesh_dims"]);
+    expect(found == wanted, key + " has other all-reduces than its programs");
   }
 
   const json& produced(const std::string& key, std::size_t output) const {

@@ -46,6 +46,16 @@ TEST(CommandLineTest, all_options) {
   EXPECT_TRUE(line.arguments.quiet);
 }
 
+TEST(CommandLineTest, a_random_plan_has_a_seed) {
+  EXPECT_FALSE(parse({"m.json"}).arguments.random_plan);
+  EXPECT_EQ(parse({"m.json", "--random-plan", "0"}).arguments.random_plan, 0U);
+  EXPECT_EQ(parse({"m.json", "--random-plan", "18446744073709551615"}).arguments.random_plan, 18446744073709551615U);
+  for (const char* seed : {"-1", "x", "1.5", ""}) {
+    EXPECT_EQ(parse({"m.json", "--random-plan", seed}).exit_code, 2) << seed;
+  }
+  EXPECT_THAT(parse({"--help"}).text, ::testing::HasSubstr("Debugging:\n  --random-plan SEED"));
+}
+
 TEST(CommandLineTest, plan_stands_beside_the_model) {
   EXPECT_EQ(default_output("a/model.json.gz"), "a/model.plan.json");
   EXPECT_EQ(default_output("model"), "model.plan.json");

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "tests/io/tiny.h"
 #include "tests/launch/check_plan.h"
@@ -111,6 +114,77 @@ TEST(EndToEndTest, strategies_whose_inputs_cannot_be_had_are_infeasible) {
   const Outcome outcome = run_program("'" + model + "'" + to(scratch));
   EXPECT_EQ(outcome.exit_code, 4);
   EXPECT_THAT(outcome.err, ::testing::HasSubstr("the strategies that the model lists for \"relu/f/relu\""));
+}
+
+class RandomPlanTest : public ::testing::Test {
+ protected:
+  /// The plan's text; `arguments` say the mesh and the seed.
+  std::string plan_text(const std::string& arguments, int ranks = 1) const {
+    const Scratch scratch;
+    const Outcome outcome = run_ranks(ranks, transformer_ + kCluster + " --reproducible " + arguments + to(scratch));
+    EXPECT_EQ(outcome.exit_code, 0) << arguments << outcome.err;
+    return slurp(scratch.path("plan.json"));
+  }
+
+  /// How many of the nodes' output placements start with each letter.
+  static std::map<char, int> kinds(const json& plan) {
+    std::map<char, int> counts;
+    for (const auto& [key, choice] : plan["nodes"].items()) {
+      for (const json& output : choice["outputs"]) {
+        for (const json& placement : output) ++counts[placement.get<std::string>()[0]];
+      }
+    }
+    return counts;
+  }
+
+  const std::string path_ = AUTOPAR_SOURCE_DIR "/tests/models/transformer.json";
+  const std::string transformer_ = "'" + path_ + "'";
+  const json model_ = json::parse(slurp(path_));
+};
+
+TEST_F(RandomPlanTest, seeds_give_odd_plans_that_are_allowed) {
+  for (const std::string mesh : {"2,2", "2,2,2"}) {
+    std::vector<json> plans;
+    for (const char* seed : {"1", "2"}) {
+      SCOPED_TRACE(mesh + " seed " + seed);
+      const json& plan = plans.emplace_back(json::parse(plan_text("--mesh " + mesh + " --random-plan " + seed)));
+      EXPECT_THAT(testing::check_plan(model_, plan), ::testing::IsEmpty());
+      EXPECT_EQ(plan["result"]["status"], "random");
+      EXPECT_EQ(plan["result"]["bound_ps"], 0);
+      EXPECT_EQ(plan["result"]["gap"], 1);
+      auto counts = kinds(plan);
+      const int least = (counts['R'] + counts['S'] + counts['P']) / 10;
+      for (const char kind : {'R', 'S', 'P'}) EXPECT_GT(counts[kind], least) << kind;
+    }
+    std::size_t num_equal = 0;
+    for (const auto& [key, choice] : plans[0]["nodes"].items()) {
+      num_equal += choice["outputs"] == plans[1]["nodes"][key]["outputs"] ? 1U : 0U;
+    }
+    EXPECT_LT(num_equal, plans[0]["nodes"].size() / 4);
+  }
+}
+
+TEST_F(RandomPlanTest, a_seed_gives_one_plan_whatever_the_ranks_and_threads) {
+  const std::string plan = plan_text("--mesh 2,2,2 --random-plan 7 --threads 1");
+  EXPECT_EQ(plan_text("--mesh 2,2,2 --random-plan 7 --threads 2"), plan);
+  EXPECT_EQ(plan_text("--mesh 2,2,2 --random-plan 7 --threads 2", 3), plan);
+}
+
+TEST_F(RandomPlanTest, pins_and_the_memory_limit_are_kept) {
+  const Scratch scratch;
+  const std::string pins = scratch.put("c.json", R"json({"format": "autopar-constraints", "version": 1,
+      "memory_limit_bytes": 12000, "outputs": {"loss": {"d0": "R", "d1": "R"}}})json");
+  for (const char* seed : {"1", "2", "3"}) {
+    const json plan =
+        json::parse(plan_text("--mesh d0=2,d1=2,d2=2 --constraints '" + pins + "' --random-plan " + std::string(seed)));
+    EXPECT_THAT(testing::check_plan(model_, plan), ::testing::IsEmpty());
+    EXPECT_EQ(plan["totals"]["memory_limit_bytes"], 12000);
+    for (const json& output : plan["outputs"]) {
+      if (output["role"] != "loss") continue;
+      EXPECT_EQ(output["placements"][0], "R");
+      EXPECT_EQ(output["placements"][1], "R");
+    }
+  }
 }
 
 TEST(EndToEndTest, too_little_memory_is_infeasible_and_says_how_much_is_missing) {

@@ -1,0 +1,50 @@
+#include "launch/random_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace autopar::launch {
+namespace {
+
+using engine::Cost;
+using engine::kForbidden;
+
+/// Two copies of one variable.
+engine::CostNetwork twins() {
+  engine::CostNetwork network;
+  network.domains = {{{5, kForbidden, 7}, {1, 2, 3}, {}}};
+  network.variables.resize(2);
+  network.variables[0].domain = network.variables[1].domain = 0;
+  network.tables = {{1, 1, {kForbidden}}};
+  network.usage_limit = 4;
+  return network;
+}
+
+std::vector<Cost> costs(std::uint64_t seed, std::int32_t variable) {
+  return with_random_costs(twins(), seed).domain(variable).costs;
+}
+
+TEST(RandomCostsTest, seeds_variables_and_values_have_costs_of_their_own) {
+  EXPECT_EQ(costs(1, 0), costs(1, 0));
+  EXPECT_NE(costs(1, 0)[0], costs(2, 0)[0]);
+  EXPECT_NE(costs(1, 0)[0], costs(1, 1)[0]);
+  EXPECT_NE(costs(1, 0)[0], costs(1, 0)[2]);
+}
+
+TEST(RandomCostsTest, what_is_forbidden_or_used_stays) {
+  const engine::CostNetwork network = with_random_costs(twins(), 3);
+  for (const std::int32_t variable : {0, 1}) {
+    const engine::Domain& domain = network.domain(variable);
+    EXPECT_EQ(domain.costs[1], kForbidden);
+    EXPECT_GE(domain.costs[0], 0);
+    EXPECT_LT(domain.costs[0], kForbidden);
+    EXPECT_EQ(domain.usage, (std::vector<std::int64_t>{1, 2, 3}));
+  }
+  EXPECT_EQ(network.tables, twins().tables);
+  EXPECT_EQ(network.usage_limit, 4);
+}
+
+}  // namespace
+}  // namespace autopar::launch
