@@ -60,13 +60,16 @@ def export(
     mesh: Sequence[int] | Mapping[str, int] | None = None,
     cluster: str | Mapping[str, Any] | None = None,
     constraints: Mapping[str, Any] | None = None,
+    device: str | None = None,
 ) -> dict[str, Any]:
     """Captures one training step of `model` and returns the content of model.json; writes it if there is a `path`.
 
     The model and the arguments may be on the meta device; no weights are read. The loss is the output itself if that is
     a scalar, or the output's `loss`, or its only scalar; `loss` tells otherwise, as a name in the output, an index or a
     function of it. `mesh` holds sizes, or sizes by name: `(8, 4)` or `{"dp": 8, "tp": 4}`. `cluster` is a name or a
-    description, `constraints` the content of a constraints file. Raises ExportError.
+    description, `constraints` the content of a constraints file. `device` is where the step will run, such as "cuda",
+    whose kernels may be other ops; None: where the model is, and the CPU for a model on the meta device. Raises
+    ExportError.
     """
     from .exporter import make_model
 
@@ -75,7 +78,15 @@ def export(
     if target is not None and not target.parent.is_dir():
         raise ExportError(f"{target}: there is no folder {target.parent}")
     document = make_model(
-        model, args, kwargs or {}, name=name, loss=loss, mesh=mesh, cluster=cluster, constraints=constraints
+        model,
+        args,
+        kwargs or {},
+        name=name,
+        loss=loss,
+        mesh=mesh,
+        cluster=cluster,
+        constraints=constraints,
+        device=device,
     )
     if target is not None:
         from .model_file import write_document

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = options.name or function.__name__
         path = Path(options.output or f"{name}.json.gz")
         mesh = _parse_mesh(options.mesh, options.mesh_dims)
-        document = export(*made, path=path, name=name, mesh=mesh, cluster=options.cluster)
+        document = export(*made, path=path, name=name, mesh=mesh, cluster=options.cluster, device=options.device)
     except ExportError as error:
         print(f"autopar: {error}", file=sys.stderr)
         return 1
@@ -45,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--name", help="name of the model; default: the function's")
     command.add_argument("--mesh", metavar="SIZES", help="such as 8,4 or dp=8,tp=4")
     command.add_argument("--mesh-dims", metavar="NAMES", help="names of the mesh dims, such as dp,tp")
+    command.add_argument("--device", metavar="TYPE", help="where the step will run, such as cuda; default: the model's")
     command.add_argument("--cluster", metavar="NAME", help="a description in costs/clusters, such as h100")
     return parser
 

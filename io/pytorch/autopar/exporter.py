@@ -29,7 +29,7 @@ def make_model(
     mesh: Sequence[int] | Mapping[str, int] | None,
     cluster: str | Mapping[str, Any] | None,
     constraints: Mapping[str, Any] | None,
-    device: str | None = None,
+    device: str | None,
 ) -> dict[str, Any]:
     check_torch()
     if not isinstance(model, torch.nn.Module):
