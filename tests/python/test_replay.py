@@ -5,6 +5,7 @@ The programs are those of the build folder that AUTOPAR_BUILD_DIR names, or of a
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -134,10 +135,14 @@ def replays_in(items: Sequence[pytest.Item]) -> Iterator[Replay]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(tmp_path_factory.mktemp("replays"))
+
+
+@pytest.fixture(scope="module")
+def outcomes(request: pytest.FixtureRequest, bench: Bench) -> Outcomes:
     """Of all replays that the chosen tests ask for, which run together."""
     replays = list(replays_in(request.session.items))
-    bench = Bench(tmp_path_factory.mktemp("replays"))
     cases = [bench.case(replay) for replay in replays]
     found = run_cases(cases)
     return {
@@ -161,3 +166,25 @@ def test_replay(replay: Replay, outcomes: Outcomes) -> None:
 @pytest.mark.parametrize("replay", SLOW, ids=str)
 def test_more_replays(replay: Replay, outcomes: Outcomes) -> None:
     check(*outcomes[replay], replay.precision)
+
+
+def test_wrong_plans_are_seen(bench: Bench) -> None:
+    """Without its local program, each device would divide by the number of its own tokens."""
+    replay = Replay(family="transformer", mesh=(2,))
+    case = bench.case(replay)
+    plan = Path(case.plan)
+    document = json.loads(plan.read_text())
+    (node,) = [node for node in document["nodes"].values() if node.get("programs") == ["nll_loss_mean"]]
+    del node["programs"], node["collectives"]
+    wrong = plan.with_name("wrong.plan.json")
+    wrong.write_text(json.dumps(document))
+    (outcome,) = run_cases([dataclasses.replace(case, plan=str(wrong))])
+    assert not outcome.failure, outcome.failure
+    with pytest.raises(AssertionError):
+        check(outcome, bench.rounding(case), replay.precision)
+
+
+def test_ranks_that_fail_end_the_others(bench: Bench) -> None:
+    case = bench.case(Replay(family="mlp", mesh=(2,)))
+    (outcome,) = run_cases([dataclasses.replace(case, family="gpt2")])
+    assert "the model's parameter" in outcome.failure
