@@ -1,12 +1,13 @@
 """Compares the sharding rules with those that DTensor has for the same calls, on one mesh dim.
 
-    python tests/python/dtensor_rules.py
+    python tests/python/dtensor_rules.py [FILE]
 
-Writes docs/dtensor-conformance.md; some minutes. It asks torch's internals (they need the package expecttest).
+Writes docs/dtensor-conformance.md, or the file; a minute. It asks torch's internals (they need the package expecttest).
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -151,7 +152,8 @@ def main() -> None:
     assert program, "build dump_rules first"
     with tempfile.TemporaryDirectory() as folder:
         rules = rules_of(program, model_of(calls), Path(folder))
-    DOCUMENT.write_text(document(*compare(calls, rules)), encoding="utf-8")
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCUMENT
+    target.write_text(document(*compare(calls, rules)), encoding="utf-8")
 
 
 if __name__ == "__main__":
