@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
+
+#include "launch/cli.h"
+#include "launch/task.h"
 
 namespace autopar::launch {
 namespace {
@@ -44,6 +48,27 @@ TEST(RandomCostsTest, what_is_forbidden_or_used_stays) {
   }
   EXPECT_EQ(network.tables, twins().tables);
   EXPECT_EQ(network.usage_limit, 4);
+}
+
+/// Values of all variables together.
+std::size_t num_values(const Arguments& arguments) {
+  Task task = read_task(arguments);
+  build_task(task);
+  std::size_t count = 0;
+  for (std::int32_t v = 0; v < task.model.network.num_variables(); ++v) {
+    count += task.model.network.domain(v).costs.size();
+  }
+  return count;
+}
+
+TEST(RandomCostsTest, strategies_that_are_never_best_are_choices_too) {
+  Arguments arguments;
+  arguments.model = AUTOPAR_SOURCE_DIR "/tests/models/transformer.json";
+  arguments.cluster = AUTOPAR_SOURCE_DIR "/tests/io/cluster.json";
+  arguments.mesh = parse_mesh("2,2");
+  const std::size_t pruned = num_values(arguments);
+  arguments.random_plan = 1;
+  EXPECT_GT(num_values(arguments), pruned);
 }
 
 }  // namespace
