@@ -35,8 +35,9 @@ def checks_of(module: str) -> dict[str, Check]:
 def run_checks(size: int, module: str, folder: Path, seconds: float = 400) -> dict[str, str]:
     """What went wrong, by check: nothing, or a traceback."""
     command = [sys.executable, __file__, str(size), module, str(folder)]
+    found_as_here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with (folder / "log").open("w") as log:
-        group = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        group = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=found_as_here)
         try:
             group.wait(timeout=seconds)
         except subprocess.TimeoutExpired:

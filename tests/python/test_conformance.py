@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ def test_the_table_is_up_to_date(tmp_path: Path) -> None:
     if build_folder() is None:
         pytest.skip("dump_rules is not built; AUTOPAR_BUILD_DIR can name the build folder")
     written = tmp_path / "table.md"
-    subprocess.run([sys.executable, dtensor_rules.__file__, str(written)], check=True, timeout=900)
+    found_as_here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, dtensor_rules.__file__, str(written)], check=True, timeout=900, env=found_as_here)
     assert written.read_text() == dtensor_rules.DOCUMENT.read_text()
     assert "| lacking | 0 |" in written.read_text()
