@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMES_ROUNDING = 8
 EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "autocast": 2.0**-7}
 RANDOM_MESHES = [(2,), (2, 2), (3,), (2,), (2,), (4,), (6,), (3, 2), (2, 2, 2), (2, 4)]
-NUM_QUICK, NUM_SLOW = 5, 50
+NUM_QUICK, NUM_SLOW = 3, 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
