@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import json
 import os
 import subprocess
 import warnings
@@ -184,6 +186,46 @@ def check_plans_of_others_are_refused(rank: int, folder: Path) -> None:
     refused(autopar.PlanError, "layers.0.norm_1.bias of the plan is not in the model", apply(other))
     renamed = nn.ModuleDict({"model": model})
     refused(autopar.PlanError, "model.embedding.weight is not in the plan", apply(renamed))
+
+
+def check_edited_plans_are_refused(rank: int, folder: Path) -> None:
+    """Whatever is wrong, it is a PlanError that names the file."""
+    case = transformer(1)
+    model, args, _ = case
+    mesh = mesh_of(dp=2, tp=2)
+    plan = make_plan(folder, case, mesh, "--random-plan", "3")
+    good = json.loads(plan.read_text())
+    listed = good["redistributions"]
+    moved = next(i for i, one in enumerate(listed) if len(one["steps"]) > 1 and "node" in str(one["uses"]))
+    key = next(use["node"] for use in listed[moved]["uses"] if "node" in use)
+
+    def edit(number: int, change: Callable[[dict[str, Any]], Any]) -> Path:
+        edited = copy.deepcopy(good)
+        change(edited)
+        path = folder / f"edited{number}.plan.json"
+        if rank == 0:
+            path.write_text(json.dumps(edited))
+        dist.barrier()
+        return path
+
+    changes: list[Callable[[dict[str, Any]], Any]] = [
+        lambda d: d["redistributions"].pop(moved),
+        lambda d: d["redistributions"][moved]["steps"].pop(),
+        lambda d: d["redistributions"][moved]["steps"].reverse(),
+        lambda d: d["redistributions"][moved]["steps"][0].update(step="all_to_all"),
+        lambda d: d["nodes"][key].update(inputs=[]),
+        lambda d: d["nodes"][key].update(
+            outputs=[["S(0)", "S(0)"] if one else one for one in d["nodes"][key]["outputs"]]
+        ),
+        lambda d: d["nodes"].pop(key),
+        lambda d: d["outputs"].pop(),
+        lambda d: d["parameters"].pop("head.weight"),
+        lambda d: d["model"].update(graph_hash="sha256:0"),
+    ]
+    for number, change in enumerate(changes):
+        path = edit(number, change)
+        apply = functools.partial(autopar.apply, model, path, mesh, args)
+        refused(autopar.PlanError, f"edited{number}.plan.json", apply)
 
 
 def check_one_failing_rank_ends_all(rank: int, folder: Path) -> None:

@@ -263,7 +263,7 @@ def check_mesh_dims_of_one_device(rank: int, folder: Path) -> None:
         path = make_plan(folder, (model, args, kwargs), mesh, "--random-plan", "1", name=f"p{number}")
         plan = autopar.load_plan(path)
         names = {name for name, size in zip(plan.mesh_dim_names, plan.mesh_shape, strict=True) if size > 1}
-        assert all(set(total["mesh_dims"]) <= names for total in plan.communication)
+        assert all({plan.mesh_dim_names[dim] for dim in total.mesh_dims} <= names for total in plan.communication)
         single = copy.deepcopy(model)
         parallel = autopar.apply(model, plan, mesh, args, kwargs)
         for each in (single, parallel):

@@ -55,8 +55,8 @@ def check_parameters(plan: Plan, tensors: Mapping[str, str]) -> None:
 
 def check_graph(document: Json, plan: Plan) -> None:
     """Raises PlanError unless the plan was made for this very graph."""
-    if document["graph_hash"] != plan.graph_hash:
-        difference = next(_differences(document, plan, sizes=True), None)
+    difference = next(_differences(document, plan, sizes=True), None)
+    if difference or document["graph_hash"] != plan.graph_hash:
         raise PlanError(
             f"{plan.source}: was made for another training step than this one of {document['name']}: "
             + (

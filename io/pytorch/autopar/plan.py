@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,17 @@ class OutputPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CommunicationTotal:
+    """What one kind of collective over some mesh dims moves on one device in a step."""
+
+    collective: str
+    mesh_dims: tuple[int, ...]
+    count: int
+    bytes: int
+    time_ps: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """How one model's training step runs on a mesh. `print(plan)` is a summary."""
 
@@ -92,7 +103,7 @@ class Plan:
     nodes: Mapping[str, NodePlan]
     redistributions: Sequence[Redistribution]
     outputs: Sequence[OutputPlan]
-    communication: Sequence[Mapping[str, Any]] = field(repr=False)
+    communication: Sequence[CommunicationTotal]
 
     def placements(self) -> dict[str, tuple[Placement, ...]]:
         """DTensor placements at rest of every parameter by its fully qualified name, for use without the rest of the
@@ -116,8 +127,8 @@ class Plan:
         lines.append("communication")
         for total in self.communication:
             lines.append(
-                f"  {total['collective']} over {', '.join(total['mesh_dims'])}: {total['count']} times, "
-                f"{total['bytes'] / 2**20:.2f} MiB, {total['time_ps'] / 1e9:.3f} ms"
+                f"  {total.collective} over {', '.join(self.mesh_dim_names[dim] for dim in total.mesh_dims)}: "
+                f"{total.count} times, {total.bytes / 2**20:.2f} MiB, {total.time_ps / 1e9:.3f} ms"
             )
         return "\n".join(lines)
 
@@ -181,7 +192,7 @@ class _Reader:
             raise self.fail("version", f"this program reads version {VERSION}, found {_shown(root.get('version'))}")
         mesh = self.get(root, "", "mesh", dict)
         shape = self.get(mesh, "mesh", "shape", list)
-        self._dims = tuple(self.get(mesh, "mesh", "dim_names", list))
+        self._dims = self.strings(mesh, "mesh", "dim_names")
         if not shape or not all(type(size) is int and size > 0 for size in shape) or len(shape) != len(self._dims):
             raise self.fail("mesh", f"want one positive size per dim name, found {_shown(mesh)}")
         model, result, totals = (self.get(root, "", key, dict) for key in ("model", "result", "totals"))
@@ -203,8 +214,26 @@ class _Reader:
             nodes={key: self.node(node, key) for key, node in self.get(root, "", "nodes", dict).items()},
             redistributions=[self.redistribution(one, index) for index, one in enumerate(redistributions)],
             outputs=[self.output(one, f"outputs[{index}]") for index, one in enumerate(outputs)],
-            communication=self.get(totals, "totals", "communication", list),
+            communication=[
+                self.total(one, f"totals.communication[{i}]")
+                for i, one in enumerate(self.get(totals, "totals", "communication", list))
+            ],
         )
+
+    def total(self, value: Any, place: str) -> CommunicationTotal:
+        return CommunicationTotal(
+            collective=self.get(value, place, "collective", str),
+            mesh_dims=self.mesh_dims(value, place),
+            count=self.get(value, place, "count", int),
+            bytes=self.get(value, place, "bytes", int),
+            time_ps=self.get(value, place, "time_ps", int),
+        )
+
+    def strings(self, holder: Any, place: str, key: str, *, nulls: bool = False) -> tuple[Any, ...]:
+        listed = self.get(holder, place, key, list)
+        if not all(isinstance(one, str) or (nulls and one is None) for one in listed):
+            raise self.fail(f"{place}.{key}", f"want a list of strings, found {_shown(listed)}")
+        return tuple(listed)
 
     def placements(self, value: Any, place: str) -> Placements:
         if not isinstance(value, list) or len(value) != len(self._dims):
@@ -224,7 +253,10 @@ class _Reader:
     def node(self, node: Any, key: str) -> NodePlan:
         place = f"nodes.{key}"
         outputs = self.get(node, place, "outputs", list)
-        programs = self.get(node, place, "programs", list) if "programs" in node else []
+        tensors = self.strings(node, place, "tensors", nulls=True)
+        if len(tensors) != len(outputs):
+            raise self.fail(f"{place}.tensors", f"want one per output ({len(outputs)}), found {_shown(list(tensors))}")
+        programs = self.strings(node, place, "programs") if "programs" in node else ()
         collectives = self.get(node, place, "collectives", list) if "collectives" in node else []
         if programs and len(programs) != len(self._dims):
             raise self.fail(f"{place}.programs", f"want one per mesh dim, found {_shown(programs)}")
@@ -235,8 +267,8 @@ class _Reader:
             outputs=tuple(
                 None if one is None else self.placements(one, f"{place}.outputs[{i}]") for i, one in enumerate(outputs)
             ),
-            tensors=tuple(self.get(node, place, "tensors", list)),
-            programs=tuple(programs),
+            tensors=tensors,
+            programs=programs,
             collectives=tuple(self.collective(one, f"{place}.collectives[{i}]") for i, one in enumerate(collectives)),
         )
 

@@ -225,9 +225,15 @@ class _LocalStep:
         shape = self._metas[value]["shape"]
         with annotate({NODE_TAG: value[0]}):
             for step in entry.steps:
-                tensor = self._collectives.run(step, tensor, shape, placed)
-                placed = self._canonical(step.to)
-                wanted = self._device.local_shape(shape, placed)
+                try:
+                    tensor = self._collectives.run(step, tensor, shape, placed)
+                    placed = self._canonical(step.to)
+                    wanted = self._device.local_shape(shape, placed)
+                except (AssertionError, IndexError, KeyError, RuntimeError, ValueError) as error:
+                    raise self._error(
+                        f"redistribution of {value[0]}: {step.kind} to ({', '.join(step.to)}) is impossible from "
+                        f"({', '.join(placed)}): {error}"
+                    ) from error
                 if list(tensor.shape) != wanted:
                     raise self._error(
                         f"redistribution of {value[0]}: {step.kind} gives shape {list(tensor.shape)}, not {wanted}"

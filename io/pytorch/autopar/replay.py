@@ -156,6 +156,7 @@ class StepMaker:
         assert coordinate is not None
         self._device = Device(mesh=plan.mesh_shape, coordinate=tuple(coordinate))
         self._belongs = False
+        self._training = skeleton.training
 
     def __call__(self, training: bool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
         self._skeleton.train(training)
@@ -165,7 +166,13 @@ class StepMaker:
         own = all(a is b or (isinstance(a, Tensor) and a.shape == b.shape) for a, b in zip(whole, planned, strict=True))
         if own or not self._belongs:
             captured, document = self._capture(planned, spec)
-            check_graph(document, self._plan)
+            try:
+                check_graph(document, self._plan)
+            except PlanError as error:
+                if training == self._training:
+                    raise
+                mode = "train()" if training else "eval()"
+                raise PlanError(f"{error} (the module is now in {mode} mode, in which it was not planned)") from None
             self._belongs = True
         if not own:
             captured, document = self._capture(whole, spec)
