@@ -15,7 +15,9 @@ from apply_checks import CLOSE, loss_of, make_plan, mesh_of, refused, same_gradi
 from executed import Recorder, planned, tracked_bytes
 from small_models import transformer
 from torch import Tensor, nn
+from torch.distributed._functional_collectives import all_reduce
 from torch.distributed.tensor import Partial, Replicate, Shard
+from torch.distributed.tensor.experimental import local_map
 
 
 def check_experts_get_their_tokens_by_all_to_all(rank: int, folder: Path) -> None:
@@ -48,6 +50,25 @@ def check_experts_get_their_tokens_by_all_to_all(rank: int, folder: Path) -> Non
         # Forward and backward run in the same way.
         ours, theirs = (plan.nodes[f"layers.0/{phase}"] for phase in ("f/local_map", "b/local_map_backward"))
         assert theirs.inputs[1] == tuple("R" if one.startswith("P") else one for one in ours.outputs[0] or ())
+
+
+def check_collectives_outside_of_regions_are_refused(rank: int, folder: Path) -> None:
+    """As they are where torch's own local_map is called on plain tensors: it just calls its function then."""
+    mesh = mesh_of(dp=4)
+
+    class Communicates(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            summed = local_map(
+                lambda one: all_reduce(one, "sum", mesh), [Replicate()], ([Partial()],), device_mesh=mesh
+            )
+            out: Tensor = summed(x * self.weight)
+            return out.sum()
+
+    refused(autopar.ExportError, "communicates by itself", lambda: autopar.export(Communicates(), (torch.ones(4),)))
 
 
 def check_tokens_are_spread_unevenly(rank: int, folder: Path) -> None:

@@ -20,6 +20,7 @@ from .regions import BACKWARD, CONSTRAIN, FORWARD
 from .strategy import declared_strategies
 
 Json = dict[str, Any]
+COLLECTIVES = ("_c10d_functional.", "_c10d_functional_autograd.", "c10d.", "_dtensor.")
 
 
 def lower(capture: Capture) -> Json:
@@ -126,6 +127,11 @@ class _Lowering:
         if not isinstance(node.target, OpOverload):
             raise ExportError(f"the captured graph has a node that is no ATen op: {node.format_node()}")
         op = str(node.target)
+        if op.startswith(COLLECTIVES):
+            raise ExportError(
+                f"the model communicates by itself ({op}), which a plan cannot know about; put what does so into a "
+                "region (autopar.local_map)"
+            )
         phase = "backward" if str(node.meta.get("partitioner_tag", "")).endswith("backward") else "forward"
         recorded = node.meta.get("custom", {}).get(MODULE_TAG)
         module = self._module_of_accumulation(node) if recorded is None else recorded
