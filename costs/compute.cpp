@@ -69,7 +69,6 @@ constexpr OpCost kOps[] = {
     {"aten.t.default", CostKind::kFree},
     {"aten.transpose.int", CostKind::kFree},
     {"aten.unbind.int", CostKind::kFree},
-    {"aten.unflatten.int", CostKind::kFree},
     {"aten.unfold.default", CostKind::kFree},
     {"aten.unsafe_split.Tensor", CostKind::kFree},
     {"aten.unsafe_split_with_sizes.default", CostKind::kFree},

@@ -329,7 +329,6 @@ constexpr RuleEntry kRules[] = {
     {"aten.transpose_copy.int", transpose},
     {"aten.unbind.int", drop_dim},
     {"aten.unbind_copy.int", drop_dim},
-    {"aten.unflatten.int", reshape},
     {"aten.unfold.default", unfold},
     {"aten.unfold_copy.default", unfold},
     {"aten.unsafe_split.Tensor", split},

@@ -7,7 +7,9 @@ integers where the dtype is short, so that sums in any order are exact.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -432,7 +434,51 @@ def creation() -> list[Call]:
     ]
 
 
+def ruled_ops() -> set[str]:
+    """The ops that stand in the tables of costs/rules."""
+    files = (Path(__file__).parents[2] / "costs" / "rules").glob("*.cpp")
+    return {op for file in files for op in re.findall(r'\{"(aten\.[^"]+)"', file.read_text())}
+
+
+# Ops that do what another one does, whose cases they share. (All `…_copy` ops are such.)
+TWINS = {
+    "aten._conj_physical.default": "aten._conj.default",
+    "aten._reshape_copy.default": "aten.reshape.default",
+    "aten.true_divide.Tensor": "aten.div.Tensor",
+    "aten.unsafe_split.Tensor": "aten.split.Tensor",
+    "aten.unsafe_split_with_sizes.default": "aten.split_with_sizes.default",
+}
+
+
+def twins(calls: list[Call]) -> list[Call]:
+    found = []
+    known = {one.op for one in calls}
+    for op in sorted(ruled_ops() - known):
+        base = TWINS.get(op, op.replace("_copy", ""))
+        found += [replace(one, op=op) for one in calls if one.op == base]
+    return found
+
+
+def rare() -> list[Call]:
+    return [
+        call("_int_mm", torch.randint(-9, 9, (24, 16)).to(torch.int8), torch.randint(-9, 9, (16, 24)).to(torch.int8)),
+        call("_neg_view", real(12, 6)),
+        call("_reshape_alias", real(12, 6), [6, 2, 6], [12, 6, 1]),
+        call("arange.start_step", 2, 26, 2),
+        call("contiguous", real(12, 6)),
+        call("empty_permuted", [12, 6], [1, 0]),
+        call("empty_strided", [12, 6], [6, 1]),
+        call("eye.m", 12, 6),
+        call("lift_fresh_copy", real(12, 6)),
+        call("logspace", 0, 2, 12),
+        call("new_empty_strided", real(12), [12, 6], [6, 1]),
+        call("tril_indices", 6, 6),
+        call("triu_indices", 6, 6),
+    ]
+
+
 def all_calls() -> list[Call]:
     torch.manual_seed(0)
     families = (matmul, casts_and_copies, arithmetic, choices, activation_gradients, functions, reshapes, dims_moved)
-    return [one for family in (*families, parts, structural, reductions, creation) for one in family()]
+    calls = [one for family in (*families, parts, structural, reductions, creation, rare) for one in family()]
+    return [*calls, *twins(calls)]

@@ -9,7 +9,7 @@ import attention_kernels
 import pytest
 import torch
 from layer_cases import layer_calls
-from op_cases import Call, all_calls, call, real
+from op_cases import Call, all_calls, call, real, ruled_ops
 from rule_check import check, dump_rules, model_of, rules_of
 from shards import Split, equal
 
@@ -24,6 +24,10 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     if program is None:
         pytest.skip("dump_rules is not built; AUTOPAR_BUILD_DIR can name the build folder")
     return rules_of(program, model_of(CALLS), tmp_path_factory.mktemp("rules"))
+
+
+def test_every_ruled_op_has_cases() -> None:
+    assert ruled_ops() - {one.op for one in CALLS} == set()
 
 
 @pytest.mark.parametrize("index", range(len(CALLS)), ids=[one.op for one in CALLS])

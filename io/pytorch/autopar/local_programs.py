@@ -92,12 +92,23 @@ def outputs(result: Any) -> list[Any]:
 # Name of the argument that holds the sizes of output 0.
 SIZES = dict.fromkeys(("zeros", "ones", "full", "rand", "randn", "new_zeros", "new_ones", "new_full"), "size")
 SIZES |= dict.fromkeys(("empty.memory_format", "new_empty", "view", "_unsafe_view", "expand"), "size")
+SIZES |= dict.fromkeys(("view_copy", "expand_copy", "_reshape_copy"), "size")
 SIZES |= {"reshape": "shape", "select_backward": "input_sizes", "slice_backward": "input_sizes"}
+
+
+def dense_strides(shape: list[int]) -> list[int]:
+    return [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
 
 
 def localise_args(site: Site, bound: dict[str, Any]) -> dict[str, Any]:
     """The arguments with sizes of whole tensors replaced by those of the local ones."""
     name = site.op.removeprefix("aten.").removesuffix(".default")
+    if name == "_reshape_alias":
+        return {
+            "self": bound["self"].contiguous(),
+            "size": site.shape_out(0),
+            "stride": dense_strides(site.shape_out(0)),
+        }
     if name in SIZES:
         return bound | {SIZES[name]: site.shape_out(0)}
     if name == "convolution_backward" and bound["bias_sizes"]:
