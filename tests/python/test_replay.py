@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import autopar
 import pytest
 from replay_models import BETTER, FAMILIES, make
 from replay_runner import Case, Outcome, compare, read_record, run_cases, single_process, write_record
+from rule_check import build_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 # A replay sums in other orders than a single process, so both are about as far off the exact result, which is taken
@@ -81,12 +81,10 @@ def cluster() -> dict[str, Any]:
 
 
 def search_program() -> str:
-    if folder := os.environ.get("AUTOPAR_BUILD_DIR"):
-        return str(Path(folder) / "autopar-search")
-    built = sorted(ROOT.glob("build/*/autopar-search"))
-    if not built:
+    folder = build_folder()
+    if folder is None:
         pytest.skip("autopar-search is not built")
-    return str(built[0])
+    return str(folder / "autopar-search")
 
 
 class Bench:
