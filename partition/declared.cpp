@@ -33,6 +33,8 @@ std::string listed_mesh_dims(const Node& node) {
   return text;
 }
 
+constexpr const char* kTorn = "pieces would be empty, or uneven where they must be even";
+
 }  // namespace
 
 std::vector<OneDimStrategy> declared_strategies(const Node& node) {
@@ -47,26 +49,28 @@ std::vector<OneDimStrategy> declared_strategies(const Node& node) {
   return list;
 }
 
-std::string no_declared_strategy(const Problem& problem, const Node& node) {
-  const costs::Mesh& mesh = problem.mesh;
-  const std::string start =
-      "\"" + node.key + "\" (" + node.op + ") can run in none of the ways that the model lists for it: ";
-  const std::string torn = "pieces would be empty, or uneven where they must be even";
-  for (std::size_t dim = 0; dim < mesh.shape.size(); ++dim) {
-    if (mesh.shape[dim] == 1) continue;
-    const std::string& name = mesh.dim_names[dim];
-    if (std::none_of(node.strategies.begin(), node.strategies.end(),
-                     [&](const auto& strategy) { return is_for(strategy, name); })) {
-      return start + "none is for mesh dim \"" + name + "\"; they are for " + listed_mesh_dims(node);
-    }
-    costs::Mesh alone = mesh;
-    std::fill(alone.shape.begin(), alone.shape.end(), 1);
-    alone.shape[dim] = mesh.shape[dim];
-    if (costs::combine(problem.graph, node, declared_strategies(node), alone).empty()) {
-      return start + "along mesh dim \"" + name + "\" (" + std::to_string(mesh.shape[dim]) + " devices) " + torn;
-    }
+/// Why no listed strategy can be chosen along mesh dim `dim`; empty: one can.
+static std::string fault_along(const Problem& problem, const Node& node, std::size_t dim) {
+  const std::string& name = problem.mesh.dim_names[dim];
+  if (std::none_of(node.strategies.begin(), node.strategies.end(),
+                   [&](const auto& strategy) { return is_for(strategy, name); })) {
+    return "none is for mesh dim \"" + name + "\"; they are for " + listed_mesh_dims(node);
   }
-  return start + "along all mesh dims together " + torn;
+  costs::Mesh alone = problem.mesh;
+  std::fill(alone.shape.begin(), alone.shape.end(), 1);
+  alone.shape[dim] = problem.mesh.shape[dim];
+  if (!costs::combine(problem.graph, node, declared_strategies(node), alone).empty()) return {};
+  return "along mesh dim \"" + name + "\" (" + std::to_string(alone.shape[dim]) + " devices) " + kTorn;
+}
+
+std::string no_declared_strategy(const Problem& problem, const Node& node) {
+  std::string text = "\"" + node.key + "\" (" + node.op + ") can run in none of the ways that the model lists for it: ";
+  for (std::size_t dim = 0; dim < problem.mesh.shape.size(); ++dim) {
+    if (problem.mesh.shape[dim] == 1) continue;
+    const std::string fault = fault_along(problem, node, dim);
+    if (!fault.empty()) return text.append(fault);
+  }
+  return text.append("along all mesh dims together ").append(kTorn);
 }
 
 Tie tie(const std::vector<Strategy>& first, const std::vector<Strategy>& second) {
