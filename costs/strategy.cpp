@@ -43,7 +43,8 @@ class Combiner {
     }
     const std::size_t count = is_trivial(mesh_dim) ? 1 : one_dim_.size();
     for (std::size_t i = 0; i < count; ++i) {
-      if (!is_trivial(mesh_dim) && !is_for(one_dim_[i], mesh_dim)) continue;
+      const std::string& name = mesh_.dim_names[static_cast<std::size_t>(mesh_dim)];
+      if (!is_trivial(mesh_dim) && !is_for(one_dim_[i].mesh_dims, name)) continue;
       choice_.push_back(i);
       pick(mesh_dim + 1);
       choice_.pop_back();
@@ -51,12 +52,6 @@ class Combiner {
   }
 
   bool is_trivial(int mesh_dim) const { return mesh_.shape[static_cast<std::size_t>(mesh_dim)] == 1; }
-
-  bool is_for(const OneDimStrategy& strategy, int mesh_dim) const {
-    if (strategy.mesh_dims.empty()) return true;
-    const std::string& name = mesh_.dim_names[static_cast<std::size_t>(mesh_dim)];
-    return std::find(strategy.mesh_dims.begin(), strategy.mesh_dims.end(), name) != strategy.mesh_dims.end();
-  }
 
   // More cuts never repair a broken one, so a prefix that does not fit ends here.
   bool fits(int mesh_dim) const {
@@ -113,6 +108,10 @@ class Combiner {
 };
 
 }  // namespace
+
+bool is_for(const std::vector<std::string>& mesh_dims, const std::string& name) {
+  return mesh_dims.empty() || std::find(mesh_dims.begin(), mesh_dims.end(), name) != mesh_dims.end();
+}
 
 std::vector<Strategy> combine(const Graph& graph, const Node& node, const std::vector<OneDimStrategy>& one_dim,
                               const Mesh& mesh) {

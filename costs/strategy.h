@@ -49,6 +49,9 @@ struct OneDimStrategy {
   bool operator==(const OneDimStrategy&) const = default;
 };
 
+/// Whether what is listed for `mesh_dims` (names; empty: all) may be chosen along the mesh dim called `name`.
+bool is_for(const std::vector<std::string>& mesh_dims, const std::string& name);
+
 /// A strategy on the whole mesh: one one-dim strategy per mesh dim.
 struct Strategy {
   std::vector<Placements> inputs;

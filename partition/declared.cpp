@@ -17,11 +17,6 @@ using costs::OneDimStrategy;
 using costs::Split;
 using costs::Strategy;
 
-bool is_for(const costs::DeclaredStrategy& strategy, const std::string& mesh_dim) {
-  const std::vector<std::string>& names = strategy.mesh_dims;
-  return names.empty() || std::find(names.begin(), names.end(), mesh_dim) != names.end();
-}
-
 /// "dp", "ep": the mesh dims that any strategy of `node` is for.
 std::string listed_mesh_dims(const Node& node) {
   std::set<std::string> names;
@@ -35,6 +30,20 @@ std::string listed_mesh_dims(const Node& node) {
 
 constexpr const char* kTorn = "pieces would be empty, or uneven where they must be even";
 
+/// Why no listed strategy can be chosen along mesh dim `dim`; empty: one can.
+std::string fault_along(const Problem& problem, const Node& node, std::size_t dim) {
+  const std::string& name = problem.mesh.dim_names[dim];
+  if (std::none_of(node.strategies.begin(), node.strategies.end(),
+                   [&](const auto& strategy) { return costs::is_for(strategy.mesh_dims, name); })) {
+    return "none is for mesh dim \"" + name + "\"; they are for " + listed_mesh_dims(node);
+  }
+  costs::Mesh alone = problem.mesh;
+  std::fill(alone.shape.begin(), alone.shape.end(), 1);
+  alone.shape[dim] = problem.mesh.shape[dim];
+  if (!costs::combine(problem.graph, node, declared_strategies(node), alone).empty()) return {};
+  return "along mesh dim \"" + name + "\" (" + std::to_string(alone.shape[dim]) + " devices) " + kTorn;
+}
+
 }  // namespace
 
 std::vector<OneDimStrategy> declared_strategies(const Node& node) {
@@ -47,20 +56,6 @@ std::vector<OneDimStrategy> declared_strategies(const Node& node) {
     strategy.mesh_dims = declared.mesh_dims;
   }
   return list;
-}
-
-/// Why no listed strategy can be chosen along mesh dim `dim`; empty: one can.
-static std::string fault_along(const Problem& problem, const Node& node, std::size_t dim) {
-  const std::string& name = problem.mesh.dim_names[dim];
-  if (std::none_of(node.strategies.begin(), node.strategies.end(),
-                   [&](const auto& strategy) { return is_for(strategy, name); })) {
-    return "none is for mesh dim \"" + name + "\"; they are for " + listed_mesh_dims(node);
-  }
-  costs::Mesh alone = problem.mesh;
-  std::fill(alone.shape.begin(), alone.shape.end(), 1);
-  alone.shape[dim] = problem.mesh.shape[dim];
-  if (!costs::combine(problem.graph, node, declared_strategies(node), alone).empty()) return {};
-  return "along mesh dim \"" + name + "\" (" + std::to_string(alone.shape[dim]) + " devices) " + kTorn;
 }
 
 std::string no_declared_strategy(const Problem& problem, const Node& node) {

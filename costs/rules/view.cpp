@@ -290,10 +290,10 @@ Strategies view_as_complex(const Graph& graph, const Node& node) {
 Strategies whole(const Graph&, const Node& node) { return {replicated(node)}; }
 
 constexpr RuleEntry kRules[] = {
+    {"autopar.constrain.default", identity},
     {"aten._reshape_alias.default", reshape},
     {"aten._reshape_copy.default", reshape},
     {"aten._unsafe_view.default", reshape},
-    {"autopar.constrain.default", identity},
     {"aten.alias.default", identity},
     {"aten.alias_copy.default", identity},
     {"aten.as_strided.default", whole},

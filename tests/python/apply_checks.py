@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from rule_check import build_folder
-from small_models import Case, Transformer, normed, transformer
+from small_models import Case, Transformer, loss_of, normed, transformer
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -65,13 +65,6 @@ def dtype_of(grad: Tensor | None) -> torch.dtype:
     return grad.dtype
 
 
-def loss_of(output: Any) -> Tensor:
-    if isinstance(output, Tensor):
-        return output
-    loss: Tensor = output["loss"] if isinstance(output, dict) else output.loss
-    return loss
-
-
 def train(model: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], steps: int = 2) -> list[Tensor]:
     # Adam would make noise of gradients that are zero but for rounding large.
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -91,6 +84,19 @@ def same_gradients(parallel: nn.Module, model: nn.Module, **tolerance: float) ->
         if wanted[name] is not None:
             assert isinstance(parameter.grad, DTensor)
             torch.testing.assert_close(parameter.grad.full_tensor(), wanted[name], **(tolerance or CLOSE))
+
+
+def trains_alike(plan: Path | autopar.Plan, mesh: DeviceMesh, case: Case, **tolerance: float) -> nn.Module:
+    """The replay of the plan, once it has had the loss and the gradients of a copy of the model."""
+    model, args, kwargs = case
+    single = copy.deepcopy(model)
+    parallel = autopar.apply(model, plan, mesh, args, kwargs)
+    losses = [loss_of(each(*args, **kwargs)) for each in (single, parallel)]
+    for loss in losses:
+        loss.backward()
+    torch.testing.assert_close(losses[1], losses[0], **(tolerance or CLOSE))
+    same_gradients(parallel, single, **tolerance)
+    return parallel
 
 
 def refused(kind: type[Exception], text: str, call: Callable[[], Any]) -> None:
@@ -300,12 +306,9 @@ def check_mixed_precision(rank: int, folder: Path) -> None:
     # bfloat16 has 8 bits, and sums of pieces are rounded one by one; gradients stay in float32.
     loose: dict[str, Any] = {"rtol": 0.05, "atol": 0.02}
     for seed in (1, 2):
-        model = Mixed(copy.deepcopy(inner))
-        plan = make_plan(folder, (model, args, kwargs), mesh, "--random-plan", str(seed), name=f"inside{seed}")
-        parallel = autopar.apply(model, plan, mesh, args, kwargs)
-        for each in (model, parallel):
-            loss_of(each(*args)).backward()
-        same_gradients(parallel, model, **loose)
+        case = (Mixed(inner), args, kwargs)
+        plan = make_plan(folder, case, mesh, "--random-plan", str(seed), name=f"inside{seed}")
+        parallel = trains_alike(plan, mesh, case, **loose)
         assert all(dtype_of(parameter.grad) == torch.float32 for parameter in parallel.parameters())
     # Around the step: the casts are in the plan, and are not done twice.
     outer = copy.deepcopy(inner)

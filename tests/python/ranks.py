@@ -21,6 +21,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from rule_check import same_imports
 from torch.distributed import FileStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import start_processes
 
@@ -65,9 +66,8 @@ def run_checks(size: int, module: str, folder: Path) -> dict[str, str]:
 def run_group(size: int, module: str, names: Sequence[str], folder: Path) -> None:
     """Until all checks are done, one has failed, or nothing happens for a while."""
     command = [sys.executable, __file__, str(size), module, str(folder), *names]
-    found_as_here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with (folder / "log").open("w") as log:
-        group = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=found_as_here)
+        group = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=same_imports())
         num_reports, since = 0, time.monotonic()
         while group.poll() is None and time.monotonic() - since < STANDSTILL_S:
             time.sleep(0.2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import autopar
 import moe
 import torch
 import torch.distributed as dist
-from apply_checks import CLOSE, loss_of, make_plan, mesh_of, refused, same_gradients
+from apply_checks import make_plan, mesh_of, refused, trains_alike
 from executed import Recorder, planned, tracked_bytes
 from small_models import transformer
 from torch import Tensor, nn
@@ -41,12 +40,7 @@ def check_experts_get_their_tokens_by_all_to_all(rank: int, folder: Path) -> Non
             make_plan(folder, (model, args, {}), mesh, seed, "11" if not constraints else str(file), name=f"p{number}")
         )
         assert plan.nodes[key].inputs[:3] == (plan.nodes[key].inputs[0],) * 3
-        single = copy.deepcopy(model)
-        parallel = autopar.apply(model, plan, mesh, args)
-        for each in (single, parallel):
-            each(*args).backward()
-        torch.testing.assert_close(parallel(*args), single(*args), **CLOSE)
-        same_gradients(parallel, single)
+        trains_alike(plan, mesh, (model, args, {}))
         # Forward and backward run in the same way.
         ours, theirs = (plan.nodes[f"layers.0/{phase}"] for phase in ("f/local_map", "b/local_map_backward"))
         assert theirs.inputs[1] == tuple("R" if one.startswith("P") else one for one in ours.outputs[0] or ())
@@ -100,11 +94,7 @@ def check_inline_constraints(rank: int, folder: Path) -> None:
         assert [(plan.nodes["/f/constrain"].outputs[0] or ())[1]] == ["S(1)"]
         assert (plan.nodes["/f/constrain.1"].outputs[0] or ())[0] == "S(0)"
         assert plan.nodes["/b/constrain"].outputs[0] == ("R", "S(0)")
-        single = copy.deepcopy(model)
-        parallel = autopar.apply(model, plan, mesh, (x,))
-        for each in (single, parallel):
-            each(x).backward()
-        same_gradients(parallel, single)
+        trains_alike(plan, mesh, (model, (x,), {}))
     refused(autopar.ExportError, "want a placement", lambda: autopar.export(Faulty(), (x,)))
 
 
@@ -179,11 +169,7 @@ def check_rules_of_custom_ops(rank: int, folder: Path) -> None:
         path = make_plan(folder, (model, (x,), {}), mesh, "--random-plan", str(seed), name=f"p{seed}")
         plan = autopar.load_plan(path)
         chosen |= set(plan.nodes["/f/scale_rows"].inputs[0])
-        single = copy.deepcopy(model)
-        parallel = autopar.apply(model, plan, mesh, (x,))
-        for each in (single, parallel):
-            each(x).backward()
-        same_gradients(parallel, single)
+        trains_alike(plan, mesh, (model, (x,), {}))
     assert chosen > {"S(0)"}
     short = autopar.Strategy(inputs=["S(0)"], outputs=["S(0)"])
     autopar.register_rule("autopar_tests.scale_rows.default")(lambda x, scale: [short])
@@ -222,13 +208,10 @@ def check_tied_parameters_stay_one(rank: int, folder: Path) -> None:
     model, args, kwargs = transformer()
     mesh = mesh_of(dp=2, tp=2)
     plan = make_plan(folder, (model, args, kwargs), mesh, "--random-plan", "8")
-    parallel = autopar.apply(model, plan, mesh, args, kwargs)
+    parallel = trains_alike(plan, mesh, (model, args, kwargs))  # the gradient is the sum of both uses'
     assert parallel.get_parameter("head.weight") is parallel.get_parameter("embedding.weight")
     placed = autopar.load_plan(plan).placements()
     assert placed["head.weight"] == placed["embedding.weight"]
-    for each in (model, parallel):
-        loss_of(each(*args)).backward()
-    same_gradients(parallel, model)  # the gradient is the sum of both uses'
 
 
 def check_accumulating_index_put(rank: int, folder: Path) -> None:
@@ -248,11 +231,7 @@ def check_accumulating_index_put(rank: int, folder: Path) -> None:
     mesh = mesh_of(dp=2, tp=2)
     for seed in range(4):
         plan = make_plan(folder, (model, (rows,), {}), mesh, "--random-plan", str(seed), name=f"p{seed}")
-        single = copy.deepcopy(model)
-        parallel = autopar.apply(model, plan, mesh, (rows,))
-        for each in (single, parallel):
-            each(rows).backward()
-        same_gradients(parallel, single)
+        trains_alike(plan, mesh, (model, (rows,), {}))
 
 
 def check_gradients_are_reduced_once(rank: int, folder: Path) -> None:
@@ -270,11 +249,7 @@ def check_gradients_are_reduced_once(rank: int, folder: Path) -> None:
     mesh = mesh_of(dp=2, cp=2)
     for seed in range(4):
         plan = make_plan(folder, (model, (x,), {}), mesh, "--random-plan", str(seed), name=f"p{seed}")
-        single = copy.deepcopy(model)
-        parallel = autopar.apply(model, plan, mesh, (x,))
-        for each in (single, parallel):
-            each(x).backward()
-        same_gradients(parallel, single)
+        trains_alike(plan, mesh, (model, (x,), {}))
 
 
 def check_mesh_dims_of_one_device(rank: int, folder: Path) -> None:
@@ -285,9 +260,5 @@ def check_mesh_dims_of_one_device(rank: int, folder: Path) -> None:
         plan = autopar.load_plan(path)
         names = {name for name, size in zip(plan.mesh_dim_names, plan.mesh_shape, strict=True) if size > 1}
         assert all({plan.mesh_dim_names[dim] for dim in total.mesh_dims} <= names for total in plan.communication)
-        single = copy.deepcopy(model)
-        parallel = autopar.apply(model, plan, mesh, args, kwargs)
-        for each in (single, parallel):
-            loss_of(each(*args)).backward()
-        same_gradients(parallel, single)
+        trains_alike(plan, mesh, (model, args, kwargs))
     dist.barrier()

@@ -6,7 +6,6 @@ import gc
 import json
 import math
 import multiprocessing
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ import autopar
 import replay_models
 import torch
 import torch.distributed as dist
+from rule_check import same_imports
+from small_models import loss_of
 from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
 from torch.distributed.device_mesh import init_device_mesh
@@ -73,8 +74,7 @@ def train(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> R
     record = Record()
     for _ in range(STEPS):
         optimizer.zero_grad()
-        output = model(*args, **kwargs)
-        loss = output if isinstance(output, Tensor) else output["loss"] if isinstance(output, dict) else output.loss
+        loss = loss_of(model(*args, **kwargs))
         loss.backward()
         record.losses.append(loss.item())
         record.gradients.append(gradients(model))
@@ -220,8 +220,7 @@ def run_cases(cases: Sequence[Case]) -> list[Outcome]:
     with tempfile.TemporaryDirectory(prefix="replays-") as name:
         folder = Path(name)
         (folder / "cases").write_text(json.dumps([asdict(case) for case in cases]))
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        subprocess.run([sys.executable, __file__, name], env=environment, check=True)
+        subprocess.run([sys.executable, __file__, name], env=same_imports(), check=True)
         return read_outcomes(folder / "outcomes")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,11 @@ def model_of(calls: list[Call]) -> dict[str, Any]:
 
 def split(raw: list[Any]) -> Split:
     return Split(placement=raw[0], units=raw[1], even=raw[2])
+
+
+def same_imports() -> dict[str, str]:
+    """An environment in which another Python finds what this one does."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def build_folder() -> Path | None:

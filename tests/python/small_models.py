@@ -12,6 +12,14 @@ from torch.nn import functional
 Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
 
 
+def loss_of(output: Any) -> torch.Tensor:
+    """Of a model's output, as a caller would take it."""
+    if isinstance(output, torch.Tensor):
+        return output
+    loss: torch.Tensor = output["loss"] if isinstance(output, dict) else output.loss
+    return loss
+
+
 class Attention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

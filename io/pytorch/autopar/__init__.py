@@ -39,14 +39,20 @@ __all__ = [
 __version__ = "0.1.0"
 
 
+_NEED_TORCH = {
+    "RegionSite": "regions",
+    "Strategy": "strategy",
+    "constrain": "regions",
+    "local_map": "regions",
+    "register_rule": "strategy",
+}
+
+
 def __getattr__(name: str) -> Any:
     """What needs PyTorch is imported when it is used."""
-    for module in ("regions", "strategy"):
-        if name in __all__:
-            found = getattr(importlib.import_module(f".{module}", __name__), name, None)
-            if found is not None:
-                return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _NEED_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_NEED_TORCH[name]}", __name__), name)
 
 
 def export(

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .placements import Device, is_partial, shard_dim
+from .placements import Device, is_partial, piece_of, shard_dim
 from .plan import Placements, Step
 
 c10d = torch.ops._c10d_functional
@@ -45,7 +45,7 @@ class Collectives:
         if step.kind in ("slice", "zero"):
             (mesh_dim,) = step.mesh_dims
             if step.kind == "slice":
-                return self._slice(tensor, shape, step, mesh_dim)
+                return self._slice(tensor, _cut(step.to[mesh_dim]), mesh_dim)
             return tensor if self._device.coordinate[mesh_dim] == 0 else torch.zeros_like(tensor)
         dtype = tensor.dtype
         wire = getattr(torch, step.dtype)
@@ -69,15 +69,10 @@ class Collectives:
     def _count(self, mesh_dims: tuple[int, ...]) -> int:
         return math.prod(self._device.mesh[dim] for dim in mesh_dims)
 
-    def _slice(self, tensor: Tensor, shape: Sequence[int], step: Step, mesh_dim: int) -> Tensor:
-        dim = _cut(step.to[mesh_dim])
-        size, count = tensor.shape[dim], self._device.mesh[mesh_dim]
-        length = -(-size // count)
-        begin = min(self._device.coordinate[mesh_dim] * length, size)
+    def _slice(self, tensor: Tensor, dim: int, mesh_dim: int) -> Tensor:
+        piece = piece_of(tensor.shape[dim], self._device.mesh[mesh_dim], self._device.coordinate[mesh_dim])
         # A view would keep the whole tensor alive.
-        return tensor.narrow(dim, begin, self._device.local_shape(shape, step.to)[dim]).clone(
-            memory_format=torch.contiguous_format
-        )
+        return tensor.narrow(dim, *piece).clone(memory_format=torch.contiguous_format)
 
     def _all_gather(self, tensor: Tensor, shape: Sequence[int], source: Placements, step: Step) -> Tensor:
         """Cuts of several mesh dims may be of several tensor dims; then, or nested, they are even."""

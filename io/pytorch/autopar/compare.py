@@ -15,8 +15,9 @@ Json = Mapping[str, Any]
 TENSOR = re.compile(r"(\w+)\[([0-9,]*)\]")
 
 
-def tensor_text(meta: Json | None) -> str | None:
-    return None if meta is None else f"{meta['dtype']}[{','.join(map(str, meta['shape']))}]"
+def tensor_text(meta: Json) -> str:
+    """Dtype and shape as "bfloat16[16,8192]"."""
+    return f"{meta['dtype']}[{','.join(map(str, meta['shape']))}]"
 
 
 def parse_tensor(text: str | None, place: str) -> tuple[str, list[int]]:
@@ -123,7 +124,7 @@ def _differences(document: Json, plan: Plan, *, sizes: bool) -> Iterator[str]:
         op = entry.get("op", "placeholder")
         if op != choice.op:
             yield f"{key} is {op} in the model, {choice.op} in the plan"
-        found = [tensor_text(meta) for meta in entry.get("outputs", [entry])]
+        found = [None if meta is None else tensor_text(meta) for meta in entry.get("outputs", [entry])]
         same = (lambda one: one) if sizes else _without_sizes
         if list(map(same, found)) != list(map(same, choice.tensors)):
             model, planned = (", ".join(map(str, side)) for side in (found, choice.tensors))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,9 +14,9 @@ from torch._ops import OpOverload
 
 from .capture import MODEL_PREFIX, MODULE_TAG, Capture
 from .errors import ExportError
-from .model_file import DTYPES, KeyMaker
+from .model_file import DTYPES, KeyMaker, refs_in
 from .regions import BACKWARD, CONSTRAIN, FORWARD
-from .strategy import declared_strategies
+from .strategy import declared_strategies, has_rule
 
 Json = dict[str, Any]
 COLLECTIVES = ("_c10d_functional.", "_c10d_functional_autograd.", "c10d.", "_dtensor.")
@@ -62,7 +61,7 @@ class _Lowering:
 
     def _add_input(self, node: fx.Node, key: str, role: str, name: str) -> None:
         self._refs[node] = {"ref": key}
-        entry = {"key": key, "role": role, "name": name, **_tensor(node.meta["val"])}
+        entry = {"key": key, "role": role, "name": name, **describe(node.meta["val"])}
         if name in self._capture.aliases and role in ("parameter", "buffer"):
             entry["aliases"] = list(self._capture.aliases[name])
         self._inputs.append(entry)
@@ -142,7 +141,7 @@ class _Lowering:
             entry: Json = {"key": key, "op": op, "args": [self._arg(arg) for arg in node.args]}
             if node.kwargs:
                 entry["kwargs"] = {name: self._arg(arg) for name, arg in node.kwargs.items()}
-            entry["outputs"] = [_tensor(value) if isinstance(value, torch.Tensor) else None for value in _values(node)]
+            entry["outputs"] = [describe(value) if isinstance(value, torch.Tensor) else None for value in _values(node)]
             entry |= self._declared(node, op, entry)
         except ExportError as error:
             raise ExportError(f"{key} ({op}): {error}") from error
@@ -175,10 +174,11 @@ class _Lowering:
                 strategy["inputs"].insert(0, "R")
             flops = {} if region.flops is None else {"flops": 2 * region.flops}
             return {"strategies": strategies, "same_strategy_as": tape["ref"], **flops}
+        if not has_rule(op):
+            return {}
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta["val"])
-        num_inputs = sum(1 for _ in _refs_in([entry["args"], entry.get("kwargs", {})]))
-        declared = declared_strategies(op, args, kwargs, num_inputs, len(entry["outputs"]))
-        return {} if declared is None else {"strategies": declared}
+        num_inputs = sum(1 for _ in refs_in([entry["args"], entry.get("kwargs", {})]))
+        return {"strategies": declared_strategies(op, args, kwargs, num_inputs, len(entry["outputs"]))}
 
     def _module_of_accumulation(self, node: fx.Node) -> str:
         """Autograd adds up the gradients of a value that several ops read outside of any module, when the last one
@@ -247,24 +247,13 @@ def _values(node: fx.Node) -> list[Any]:
     return list(value) if isinstance(value, tuple | list) else [value]
 
 
-def _tensor(value: torch.Tensor) -> Json:
+def describe(value: torch.Tensor) -> Json:
+    """A tensor as model.json has it."""
     if not all(isinstance(size, int) for size in (*value.shape, *value.stride())):
         raise ExportError(
             f"the shape {list(value.shape)} depends on data or is dynamic; only fixed shapes are exported"
         )
     return {"shape": list(value.shape), "stride": list(value.stride()), "dtype": _dtype(value.dtype)}
-
-
-def _refs_in(value: Any) -> Iterable[str]:
-    if isinstance(value, dict):
-        if "ref" in value:
-            yield value["ref"]
-        else:
-            for item in value.values():
-                yield from _refs_in(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _refs_in(item)
 
 
 def _mark_targets(inputs: list[Json], nodes: list[Json]) -> None:
@@ -277,7 +266,7 @@ def _mark_targets(inputs: list[Json], nodes: list[Json]) -> None:
     for node in nodes:
         if node["phase"] != "forward":
             continue
-        refs = list(_refs_in([node["args"], node.get("kwargs", {})]))
+        refs = [key for key, _ in refs_in([node["args"], node.get("kwargs", {})])]
         sources = {source for ref in refs for source in made_from.get(ref, {ref} & candidates)}
         made_from[node["key"]] = sources
         read |= {source for source in sources if any(ref in candidates for ref in refs) or source in read}

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import distribute_tensor
 
 from .errors import PlanError
+from .groups import Groups
 from .placements import to_torch
 from .plan import Plan
 
@@ -30,7 +30,7 @@ def skeleton_of(model: nn.Module) -> nn.Module:
 
 
 def materialise(
-    model: nn.Module, skeleton: nn.Module, plan: Plan, mesh: DeviceMesh, init: Init | None
+    model: nn.Module, skeleton: nn.Module, plan: Plan, mesh: DeviceMesh, groups: Groups, init: Init | None
 ) -> dict[int, Tensor]:
     """The DTensor of every parameter and buffer, by the id of the tensor in `skeleton`. Tensors with values are taken
     from rank 0 of the mesh. Those on the meta device get theirs from their module's own initialisation, one module at
@@ -51,7 +51,9 @@ def materialise(
                     missing.append((names[module], module, twin))
                 else:
                     made[id(twin_tensor)] = _distribute(tensor, prefix + name, plan, mesh, rank=0)
-    _initialise(dict.fromkeys(missing), plan, mesh, init or _default_init(model), made)
+    if missing:
+        _share_random_state(mesh, groups)
+        _initialise(dict.fromkeys(missing), plan, mesh, init or _default_init(model), made)
     return made
 
 
@@ -73,10 +75,6 @@ def _initialise(
     init: Init,
     made: dict[int, Tensor],
 ) -> None:
-    if not modules:
-        return
-    # Ranks may have been seeded differently; the pieces must be of the same numbers.
-    _share_random_state(mesh)
     for path, module, twin in modules:
         prefix = f"{path}." if path else ""
         holders: tuple[dict[str, Any], ...] = (twin._parameters, twin._buffers)
@@ -106,18 +104,16 @@ def _empty_like(tensor: Tensor, device: str) -> Tensor:
     return nn.Parameter(whole, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else whole
 
 
-def _share_random_state(mesh: DeviceMesh) -> None:
-    """All ranks of the mesh go on with the random numbers of its first one."""
+def _share_random_state(mesh: DeviceMesh, groups: Groups) -> None:
+    """All ranks of the mesh go on with the random numbers of its first one: they may have been seeded differently, and
+    the pieces must be of the same numbers."""
     states = [torch.get_rng_state()]
     if mesh.device_type == "cuda":
         states.append(torch.cuda.get_rng_state())
-    shared: list[list[Tensor]] = [states]
-    for mesh_dim in range(mesh.ndim):
-        group = mesh.get_group(mesh_dim)
-        dist.broadcast_object_list(shared, src=dist.get_global_rank(group, 0), group=group)
-    torch.set_rng_state(shared[0][0])
+    states = groups.of_first(states)
+    torch.set_rng_state(states[0])
     if mesh.device_type == "cuda":
-        torch.cuda.set_rng_state(shared[0][1])
+        torch.cuda.set_rng_state(states[1])
 
 
 def _default_init(model: nn.Module) -> Init:

@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,19 @@ class KeyMaker:
         repeat = self._used[base]
         self._used[base] += 1
         return f"{base}.{repeat}" if repeat else base
+
+
+def refs_in(value: Any) -> Iterator[tuple[str, int]]:
+    """Key and output of every tensor in an argument, in order."""
+    if isinstance(value, dict):
+        if "ref" in value:
+            yield value["ref"], value.get("output", 0)
+        else:
+            for item in value.values():
+                yield from refs_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from refs_in(item)
 
 
 def canonical_json(value: Any) -> str:

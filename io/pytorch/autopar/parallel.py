@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 from torch.utils import _pytree as pytree
 
-from .placements import Device, shard_dim, to_torch
+from .placements import Device, is_partial, piece_of, shard_dim, to_torch
 from .plan import Placements
 from .program import Program, RandomNode
 
@@ -89,15 +89,11 @@ def make_run(step: Step, compiler: Compiler) -> type[torch.autograd.Function]:
 
 def place_whole(tensor: Tensor, placements: Sequence[str], device: Device) -> Tensor:
     """The local tensor of one that every device has whole."""
-    for mesh_dim, placement in enumerate(placements):
+    for placement, count, index in zip(placements, device.mesh, device.coordinate, strict=True):
         dim = shard_dim(placement)
-        count, index = device.mesh[mesh_dim], device.coordinate[mesh_dim]
         if dim is not None:
-            size = tensor.shape[dim]
-            length = -(-size // count)
-            begin = min(index * length, size)
-            tensor = tensor.narrow(dim, begin, min(length, size - begin))
-        elif placement != "R" and count > 1 and index > 0:  # a pending sum
+            tensor = tensor.narrow(dim, *piece_of(tensor.shape[dim], count, index))
+        elif is_partial(placement) and index > 0:
             tensor = torch.zeros_like(tensor)
     return tensor.contiguous()
 

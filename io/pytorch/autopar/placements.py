@@ -33,6 +33,13 @@ def to_text(placement: Placement) -> str:
     return f"P({placement.reduce_op})" if isinstance(placement, Partial) else "R"
 
 
+def piece_of(size: int, count: int, index: int) -> tuple[int, int]:
+    """Where piece `index` of `count` begins, and its length."""
+    length = -(-size // count)
+    begin = min(index * length, size)
+    return begin, min(length, size - begin)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Device:
     """One device's place in the mesh."""
@@ -45,10 +52,8 @@ class Device:
         begin = 0
         for placement, count, index in zip(placements, self.mesh, self.coordinate, strict=True):
             if shard_dim(placement) == dim:
-                length = -(-size // count)
-                first = min(index * length, size)
+                first, size = piece_of(size, count, index)
                 begin += first
-                size = min(length, size - first)
         return begin, size
 
     def local_shape(self, shape: Sequence[int], placements: Sequence[str]) -> list[int]:

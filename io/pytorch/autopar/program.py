@@ -7,7 +7,7 @@ run is found there, by node, before any step is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch.fx.traceback import annotate, preserve_node_meta
 from .collectives import Collectives
 from .errors import PlanError
 from .local_programs import AllReduce, Running, Site, bind, find_op, run_local
+from .model_file import refs_in
 from .placements import Device, is_partial
 from .plan import NodePlan, Placements, Plan, Redistribution
 from .regions import BACKWARD, CONSTRAIN, FORWARD, Region, RegionBackward, RegionForward, RegionSite, region_shapes
@@ -56,21 +57,11 @@ class Program:
     backward_outputs: Sequence[Json]
 
 
-def make_program(
-    document: Json,
-    plan: Plan,
-    device: Device,
-    collectives: Collectives,
-    device_type: str,
-    regions: Mapping[str, Region],
-    site: Callable[[NodePlan], RegionSite],
-) -> Program:
-    """`document` is the content of model.json; `plan` must have been compared with it. `site` is where a region with
-    this plan runs. Raises PlanError."""
-    return _LocalStep(document, plan, device, collectives, device_type, regions, site).trace()
+class LocalStep:
+    """What one device runs of `document`, the content of model.json, by `plan`, which must have been compared with it.
+    `site` is where a region with this plan runs. Methods raise PlanError.
+    """
 
-
-class _LocalStep:
     def __init__(
         self,
         document: Json,
@@ -104,39 +95,38 @@ class _LocalStep:
             self._output_entries |= dict.fromkeys(entry.graph_outputs, entry)
             target = self._canonical(entry.target)
             self._entries_by_target.setdefault(((entry.value, entry.output), entry.phase, target), entry)
-        self._states: Iterator[Tensor] = iter(())
-        self._random: list[RandomNode] = []
+        self._states: dict[str, Tensor] = {}  # of one phase: of the random generator, by node
 
     def trace(self) -> Program:
         inputs = [entry["key"] for entry in self._document["inputs"] if entry["role"] != "tangent"]
         tangents = [entry["key"] for entry in self._document["inputs"] if entry["role"] == "tangent"]
         results: Sequence[Json] = self._document["outputs"]
-        backward = [index for index, output in enumerate(results) if self._is_backward(output)]
+        backward = [index for index, output in enumerate(results) if output["role"] == "gradient"]
         forward = [index for index in range(len(results)) if index not in backward]
         saved = self._saved(backward)
+        random_forward, random_backward = (self._random_nodes(phase) for phase in ("forward", "backward"))
 
         def run_forward(values: list[Any], states: list[Tensor]) -> list[Any]:
-            self._start("forward", [(key, 0) for key in inputs], values, states)
+            self._start("forward", [(key, 0) for key in inputs], values, random_forward, states)
             self._run_nodes()
             kept = [self._values[value][self._placed(value)] for value in saved]
             return [self._output(index) for index in forward] + kept
 
         def run_backward(values: list[Any], states: list[Tensor], incoming: list[Tensor]) -> list[Any]:
-            self._start("backward", [*saved, *((key, 0) for key in tangents)], [*values, *incoming], states)
+            ids = [*saved, *((key, 0) for key in tangents)]
+            self._start("backward", ids, [*values, *incoming], random_backward, states)
             self._run_nodes()
             return [self._output(index) for index in backward]
 
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         with mode, torch.no_grad(), preserve_node_meta():
             values = [self._fake((key, 0)) for key in inputs]
-            num_forward, num_backward = (self._count_random(phase) for phase in ("forward", "backward"))
             state = torch.empty_like(torch.Generator(self._device_type).get_state())
-            first = _record(run_forward, values, [state] * num_forward)
+            first = _record(run_forward, values, [state] * len(random_forward))
             self._bind_regions(first)
-            random_forward = list(self._random)
             incoming = [self._fake((key, 0)) for key in tangents]
             kept = [self._fake(value) for value in saved]
-            second = _record(run_backward, kept, [state] * num_backward, incoming)
+            second = _record(run_backward, kept, [state] * len(random_backward), incoming)
             self._bind_regions(second)
         return Program(
             forward=first,
@@ -144,15 +134,12 @@ class _LocalStep:
             inputs=inputs,
             tangents=tangents,
             random_forward=random_forward,
-            random_backward=list(self._random),
+            random_backward=random_backward,
             forward_outputs=[results[index] for index in forward],
             backward_outputs=[results[index] for index in backward],
         )
 
     # ---- what crosses from forward to backward ----
-
-    def _is_backward(self, output: Json) -> bool:
-        return bool(output["role"] == "gradient")
 
     def _saved(self, backward: Sequence[int]) -> list[ValueId]:
         """What the backward pass reads of the forward pass and of the inputs, in a fixed order."""
@@ -165,7 +152,7 @@ class _LocalStep:
 
         for node in self._document["nodes"]:
             if node["phase"] == "backward":
-                for key, output in _refs([node["args"], list(node.get("kwargs", {}).values())]):
+                for key, output in refs_in([node["args"], node.get("kwargs", {})]):
                     note(key, output)
         for index in backward:
             output = self._document["outputs"][index]
@@ -194,12 +181,18 @@ class _LocalStep:
         )
         return dense.permute(back)
 
-    def _start(self, phase: str, ids: Sequence[ValueId], values: Sequence[Any], states: Sequence[Tensor]) -> None:
+    def _start(
+        self,
+        phase: str,
+        ids: Sequence[ValueId],
+        values: Sequence[Any],
+        random: Sequence[RandomNode],
+        states: Sequence[Tensor],
+    ) -> None:
         self._phase = phase
         self._values = {value: {self._placed(value): tensor} for value, tensor in zip(ids, values, strict=True)}
         self._done = {}
-        self._states = iter(states)
-        self._random = []
+        self._states = dict(zip((node.key for node in random), states, strict=True))
 
     def _read(self, value: ValueId, wanted: Placements, entry: Redistribution | None, place: str) -> Any:
         """Exactly as the plan says, also where there would be a shorter way: what runs is what was predicted."""
@@ -301,8 +294,8 @@ class _LocalStep:
         if op in (FORWARD, BACKWARD):
             return self._record_region(node, args)
         function = _reshape if op in RESHAPES else find_op(op)
-        if _is_random(op, args, kwargs):
-            function = self._with_own_numbers(key, function)
+        if key in self._states:
+            function = _with_own_numbers(self._states[key], function)
         site = Site(
             op=op,
             function=function,
@@ -381,19 +374,6 @@ class _LocalStep:
 
     # ---- random numbers ----
 
-    def _with_own_numbers(self, key: str, function: Any) -> Callable[..., Any]:
-        """Devices with different pieces of the output draw different numbers, those with the same piece the same."""
-        self._random.append(RandomNode(key=key, stream=self._stream(key)))
-        state = next(self._states)
-
-        def draw(**bound: Any) -> Any:
-            # It looks for the device among what is given by position.
-            names = [argument.name for argument in function._schema.arguments if not argument.kwarg_only]
-            args = [bound.pop(name) for name in names]
-            return run_with_rng_state(state, function, *args, **bound)
-
-        return draw
-
     def _stream(self, key: str) -> int:
         stream = 0
         for mesh_dim, (size, index) in enumerate(zip(self._device.mesh, self._device.coordinate, strict=True)):
@@ -404,9 +384,13 @@ class _LocalStep:
             stream = stream * size + (0 if whole else index)
         return stream
 
-    def _count_random(self, phase: str) -> int:
-        nodes = (node for node in self._document["nodes"] if node["phase"] == phase)
-        return sum(_is_random(node["op"], node["args"], node.get("kwargs", {})) for node in nodes)
+    def _random_nodes(self, phase: str) -> list[RandomNode]:
+        """Devices with different pieces of the output draw different numbers, those with the same piece the same."""
+        return [
+            RandomNode(key=node["key"], stream=self._stream(node["key"]))
+            for node in self._document["nodes"]
+            if node["phase"] == phase and _is_random(node["op"], node["args"], node.get("kwargs", {}))
+        ]
 
     def _error(self, text: str, key: str | None = None) -> PlanError:
         return PlanError(f"{self._plan.source}: {f'nodes.{key}: ' if key else ''}{text}")
@@ -418,13 +402,14 @@ def _reshape(self: Tensor, **size: list[int]) -> Tensor:
     return self.reshape(shape)
 
 
-def _refs(value: Any) -> Iterator[ValueId]:
-    if isinstance(value, dict):
-        if "ref" in value:
-            yield value["ref"], value.get("output", 0)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _refs(item)
+def _with_own_numbers(state: Tensor, function: Any) -> Callable[..., Any]:
+    def draw(**bound: Any) -> Any:
+        # It looks for the device among what is given by position.
+        names = [argument.name for argument in function._schema.arguments if not argument.kwarg_only]
+        args = [bound.pop(name) for name in names]
+        return run_with_rng_state(state, function, *args, **bound)
+
+    return draw
 
 
 def _is_random(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -16,17 +14,18 @@ from torch.utils import _pytree as pytree
 
 from .capture import Capture, Loss, capture, flatten_arguments
 from .collectives import Collectives
-from .compare import check_graph, check_mesh, check_other_sizes, check_parameters, parse_tensor
+from .compare import check_graph, check_mesh, check_other_sizes, check_parameters, parse_tensor, tensor_text
 from .errors import PlanError
 from .exporter import check_torch
-from .lowering import lower
+from .groups import Groups, groups_of
+from .lowering import describe, lower
 from .materialise import Init, materialise, skeleton_of
 from .model_file import graph_hash
 from .parallel import ParallelModule, Step, place_whole
 from .placements import Device
 from .plan import NodePlan, Plan, load_plan
-from .program import make_program
-from .regions import FORWARD, RegionSite
+from .program import LocalStep
+from .regions import RegionSite
 
 
 def apply(
@@ -47,17 +46,19 @@ def apply(
     if mesh.get_coordinate() is None:
         raise PlanError(f"{plan.source}: rank {dist.get_rank()} is not in the mesh")
     names = dict(model.named_parameters(remove_duplicate=False))
-    check_parameters(plan, {name: _text(tensor) for name, tensor in names.items()})
+    check_parameters(plan, {name: tensor_text(describe(tensor)) for name, tensor in names.items()})
     groups = Groups(mesh)
-    for mesh_dims in _groups_of(plan):
+    for mesh_dims in groups_of(plan):
         groups(mesh_dims)
     skeleton = skeleton_of(model)
     skeleton.train(model.training)
-    parallel = ParallelModule(StepMaker(skeleton, plan, mesh, groups, loss), groups.same_seed())
+    # Nothing is drawn, as initialisation shall be that of one process.
+    seed = groups.of_first(torch.initial_seed() % 2**62)
+    parallel = ParallelModule(StepMaker(skeleton, plan, mesh, groups, loss), seed)
     parallel.train(model.training)
     if args is not None:
         groups.agree(lambda: parallel.prepare(*args, **(kwargs or {})))
-    made = groups.agree(lambda: materialise(model, skeleton, plan, mesh, init))
+    made = groups.agree(lambda: materialise(model, skeleton, plan, mesh, groups, init))
     for path, module in skeleton.named_modules(remove_duplicate=False):
         for holder in (module._parameters, module._buffers):
             for name, tensor in holder.items():
@@ -66,81 +67,6 @@ def apply(
                     persistent = name not in module._non_persistent_buffers_set
                     parallel.add_tensor(full_name, made[id(tensor)], persistent)
     return parallel
-
-
-def _groups_of(plan: Plan) -> list[tuple[int, ...]]:
-    """Sets of mesh dims over which something is communicated, in an order that all ranks share."""
-    found = {step.mesh_dims for entry in plan.redistributions for step in entry.steps}
-    found |= {collective.mesh_dims for node in plan.nodes.values() for collective in node.collectives}
-    for node in plan.nodes.values():
-        if node.op == FORWARD:
-            for placed in node.inputs:
-                cuts = [
-                    (dim, one) for dim, one in enumerate(placed) if one.startswith("S") and plan.mesh_shape[dim] > 1
-                ]
-                found |= {tuple(dim for dim, other in cuts if other == one) for _, one in cuts}
-    return sorted(found)
-
-
-def _text(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}[{','.join(map(str, tensor.shape))}]"
-
-
-# The same mesh has the same groups, so that the same plan gives the same program.
-_groups: WeakKeyDictionary[DeviceMesh, dict[tuple[int, ...], dist.ProcessGroup]] = WeakKeyDictionary()
-
-
-class Groups:
-    """Process groups over any mesh dims of a mesh, flattened. Made when first asked for, which all ranks must do alike.
-
-    Not the mesh's own flattened dims: where a mesh has such, DTensor (2.13) gathers S(0)S(0) in one step that puts
-    uneven pieces in the wrong places.
-    """
-
-    def __init__(self, mesh: DeviceMesh) -> None:
-        self._mesh = mesh
-        self._made = _groups.setdefault(mesh, {})
-
-    def __call__(self, mesh_dims: tuple[int, ...]) -> dist.ProcessGroup:
-        if len(mesh_dims) == 1:
-            return self._mesh.get_group(mesh_dims[0])
-        if mesh_dims not in self._made:
-            others = [dim for dim in range(self._mesh.ndim) if dim not in mesh_dims]
-            ranks = self._mesh.mesh.permute(*others, *mesh_dims).flatten(len(others))
-            own = self._mesh.get_coordinate()
-            assert own is not None
-            for dim in others:
-                ranks = ranks[own[dim]]
-            group: dist.ProcessGroup = dist.new_group(ranks.tolist(), use_local_synchronization=True)
-            self._made[mesh_dims] = group
-        return self._made[mesh_dims]
-
-    def __getitem__(self, mesh_dims: tuple[int, ...]) -> str:
-        return self(mesh_dims).group_name
-
-    def agree(self, work: Callable[[], Any]) -> Any:
-        """Does the work on every rank; if it fails on one, all raise, so that none waits for it for ever."""
-        failure: Exception | None = None
-        result: Any = None
-        try:
-            result = work()
-        except Exception as error:
-            failure = error
-        text = None if failure is None else "".join(traceback.format_exception_only(failure)).strip()
-        told: list[str | None] = [None] * self._mesh.size()
-        dist.all_gather_object(told, text, group=self(tuple(range(self._mesh.ndim))))
-        if failure is not None:
-            raise failure
-        for rank, other in enumerate(told):
-            if other is not None:
-                raise PlanError(f"rank {rank} of the mesh failed: {other}")
-        return result
-
-    def same_seed(self) -> int:
-        """What rank 0 of the mesh was seeded with. Draws nothing, as initialisation shall be that of one process."""
-        told: list[int] = [0] * self._mesh.size()
-        dist.all_gather_object(told, torch.initial_seed() % 2**62, group=self(tuple(range(self._mesh.ndim))))
-        return told[0]
 
 
 class StepMaker:
@@ -205,7 +131,7 @@ class StepMaker:
         plan = self._plan
         inputs = document["inputs"]
         placements = {entry["key"]: plan.nodes[entry["key"]].outputs[0] or () for entry in inputs}
-        program = make_program(
+        program = LocalStep(
             document,
             plan,
             self._device,
@@ -213,7 +139,7 @@ class StepMaker:
             self._mesh.device_type,
             captured.regions,
             self._site,
-        )
+        ).trace()
         outputs = list(zip(document["outputs"], plan.outputs, strict=True))
         constants = {
             entry["key"]: place_whole(

@@ -90,16 +90,17 @@ def register_rule(op: str | torch._ops.OpOverload) -> Callable[[Rule], Rule]:
     return register
 
 
+def has_rule(op: str) -> bool:
+    return op in _rules
+
+
 def declared_strategies(
     op: str, args: Sequence[Any], kwargs: Mapping[str, Any], num_inputs: int, num_outputs: int
-) -> list[dict[str, Any]] | None:
-    """What the rule registered for `op` gives on these arguments, the replicated strategy first; None without one."""
-    rule = _rules.get(op)
-    if rule is None:
-        return None
+) -> list[dict[str, Any]]:
+    """What the rule registered for `op` gives on these arguments, the replicated strategy first."""
     replicated = Strategy(inputs=["R"] * num_inputs, outputs=["R"] * num_outputs).forward()
     entries = [replicated]
-    for strategy in rule(*args, **kwargs):
+    for strategy in _rules[op](*args, **kwargs):
         check_counts(strategy, num_inputs, num_outputs, f"rule of {op}")
         entry = strategy.forward()
         if entry not in entries:
