@@ -9,13 +9,14 @@
 
 #include "costs/placement.h"
 #include "costs/rules/helpers.h"
+#include "costs/views.h"
 
 namespace autopar::costs {
 namespace {
 
 enum class CostKind : std::uint8_t {
   kMove,    ///< reads its inputs, writes its outputs: every op that is not in kOps
-  kFree,    ///< a view
+  kFree,    ///< moves nothing; views are so without a row
   kWrite,   ///< writes its outputs only
   kRows,    ///< reads as much of its first input as it gives
   kMatmul,  ///< [.., m, k] x [.., k, n]; `at`: the first matrix, in Node::inputs
@@ -36,47 +37,13 @@ struct OpCost {
 // One row per op that is not priced by the bytes of its inputs and outputs.
 constexpr OpCost kOps[] = {
     {"placeholder", CostKind::kFree},
-    {"autopar.constrain.default", CostKind::kFree},
-    {"aten._conj.default", CostKind::kFree},
-    {"aten._neg_view.default", CostKind::kFree},
-    {"aten._reshape_alias.default", CostKind::kFree},
-    {"aten._unsafe_view.default", CostKind::kFree},
-    {"aten.alias.default", CostKind::kFree},
-    {"aten.as_strided.default", CostKind::kFree},
-    {"aten.detach.default", CostKind::kFree},
-    {"aten.diagonal.default", CostKind::kFree},
     {"aten.empty.memory_format", CostKind::kFree},
     {"aten.empty_like.default", CostKind::kFree},
     {"aten.empty_permuted.default", CostKind::kFree},
     {"aten.empty_strided.default", CostKind::kFree},
-    {"aten.expand.default", CostKind::kFree},
-    {"aten.flatten.using_ints", CostKind::kFree},
-    {"aten.imag.default", CostKind::kFree},
     {"aten.lift_fresh.default", CostKind::kFree},
-    {"aten.narrow.default", CostKind::kFree},
     {"aten.new_empty.default", CostKind::kFree},
     {"aten.new_empty_strided.default", CostKind::kFree},
-    {"aten.permute.default", CostKind::kFree},
-    {"aten.real.default", CostKind::kFree},
-    {"aten.reshape.default", CostKind::kFree},
-    {"aten.select.int", CostKind::kFree},
-    {"aten.slice.Tensor", CostKind::kFree},
-    {"aten.split.Tensor", CostKind::kFree},
-    {"aten.split_with_sizes.default", CostKind::kFree},
-    {"aten.squeeze.default", CostKind::kFree},
-    {"aten.squeeze.dim", CostKind::kFree},
-    {"aten.squeeze.dims", CostKind::kFree},
-    {"aten.t.default", CostKind::kFree},
-    {"aten.transpose.int", CostKind::kFree},
-    {"aten.unbind.int", CostKind::kFree},
-    {"aten.unfold.default", CostKind::kFree},
-    {"aten.unsafe_split.Tensor", CostKind::kFree},
-    {"aten.unsafe_split_with_sizes.default", CostKind::kFree},
-    {"aten.unsqueeze.default", CostKind::kFree},
-    {"aten.view.default", CostKind::kFree},
-    {"aten.view.dtype", CostKind::kFree},
-    {"aten.view_as_complex.default", CostKind::kFree},
-    {"aten.view_as_real.default", CostKind::kFree},
 
     {"aten.fill.Scalar", CostKind::kWrite},
     {"aten.full_like.default", CostKind::kWrite},
@@ -128,8 +95,10 @@ const OpCost& cost_of(std::string_view op) {
     return by_name;
   }();
   static constexpr OpCost kDefault;
+  static constexpr OpCost kView = {"", CostKind::kFree};
   const auto found = table.find(op);
-  return found == table.end() ? kDefault : found->second;
+  if (found != table.end()) return found->second;
+  return is_view(op) ? kView : kDefault;
 }
 
 constexpr double kSlice = 512;

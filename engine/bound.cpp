@@ -78,11 +78,16 @@ class PriceSearch {
   std::int64_t first_price(std::size_t point) const {
     std::int64_t most = 0;
     for (const CoreVariable& variable : dual_.core().variables()) {
-      if (variable.usage.empty() || std::cmp_less(point, variable.first_point) ||
+      if (!variable.has_usage() || std::cmp_less(point, variable.first_point) ||
           std::cmp_greater_equal(point, variable.last_point)) {
         continue;
       }
-      most += *std::max_element(variable.usage.begin(), variable.usage.end());
+      std::int64_t most_of_this = 0;
+      for (std::size_t x = 0; x < variable.costs.size(); ++x) {
+        const auto at = variable.usage_of(static_cast<std::int32_t>(x));
+        most_of_this = std::max(most_of_this, at[point - ix(variable.first_point)]);
+      }
+      most += most_of_this;
     }
     if (most == 0) return 0;
     const double scale = static_cast<double>(std::max<Cost>(dual_.bound(), 100)) / 100.0;
@@ -155,10 +160,9 @@ std::vector<std::int64_t> usage_of(const Core& core, const std::vector<std::int3
   std::vector<std::int64_t> usage(core.capacity().size(), 0);
   for (std::size_t v = 0; v < rounded.size(); ++v) {
     const CoreVariable& variable = core.variables()[v];
-    if (variable.usage.empty()) continue;
-    for (std::int32_t t = variable.first_point; t < variable.last_point; ++t) {
-      usage[ix(t)] += variable.usage[ix(rounded[v])];
-    }
+    if (!variable.has_usage()) continue;
+    std::size_t t = ix(variable.first_point);
+    for (std::int64_t amount : variable.usage_of(rounded[v])) usage[t++] += amount;
   }
   return usage;
 }
@@ -186,10 +190,10 @@ Switch make_switch(const Core& core, std::vector<std::int32_t> group, const std:
     const CoreVariable& variable = core.variables()[ix(v)];
     made.saves += variable.costs[ix(frugal[ix(v)])] - variable.costs[ix(costly[ix(v)])];
     edges.insert(edges.end(), variable.edges.begin(), variable.edges.end());
-    if (variable.usage.empty()) continue;
-    for (std::int32_t t = variable.first_point; t < variable.last_point; ++t) {
-      made.uses[ix(t)] += variable.usage[ix(costly[ix(v)])] - variable.usage[ix(frugal[ix(v)])];
-    }
+    if (!variable.has_usage()) continue;
+    const auto more = variable.usage_of(costly[ix(v)]);
+    const auto less = variable.usage_of(frugal[ix(v)]);
+    for (std::size_t t = 0; t < more.size(); ++t) made.uses[ix(variable.first_point) + t] += more[t] - less[t];
   }
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());

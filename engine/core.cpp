@@ -1,8 +1,10 @@
 #include "engine/core.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "engine/index.h"
 
@@ -124,69 +126,122 @@ void Core::add_edge(const CostNetwork& network, std::int32_t source, const LiveV
                     source});
 }
 
-void Core::set_usage_points(const CostNetwork& network, const LiveValues& live) {
-  if (network.usage_limit < 0) return;
-  // Usage can only be highest just before some life ends or, equally, just after the last start before that: keep the
-  // starts. Decided variables and the least usage of open ones come off the limit, so a point counts only if what is
-  // left could be exceeded, and a point whose open variables are all live at another point with no more room is
-  // implied.
-  std::set<std::int32_t> starts;
-  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
-    const Variable& variable = network.variables[ix(v)];
-    if (!network.domain(v).usage.empty() && variable.start < variable.end) starts.insert(variable.start);
+namespace {
+
+/// What `domain` uses with `value` at time `time`.
+std::int64_t usage_at(const Domain& domain, const Variable& variable, std::int32_t time, std::int32_t value) {
+  std::int64_t sum = 0;
+  for (std::size_t s = 0; s < domain.usage.size(); ++s) {
+    if (variable.spans[s].start <= time && time < variable.spans[s].end) sum += domain.usage[s][ix(value)];
   }
-  struct Point {
-    std::int32_t time = 0;
-    std::int64_t base = 0;
-    std::int64_t extra = 0;
-    std::vector<std::int32_t> open;
-  };
+  return sum;
+}
+
+/// A time point. Variables are open there if their live values differ in usage.
+struct Point {
+  std::int32_t time = 0;
+  std::int64_t base = 0;   ///< least usage of all variables
+  std::int64_t extra = 0;  ///< the most that open ones can add
+  std::vector<std::int32_t> open;
+};
+
+Point make_point(const CostNetwork& network, const LiveValues& live, const std::vector<std::int32_t>& users,
+                 std::int32_t time) {
+  Point point{time, 0, 0, {}};
+  for (std::int32_t v : users) {
+    const Variable& variable = network.variables[ix(v)];
+    const auto is_live = [&](const Span& span) { return span.start <= time && time < span.end; };
+    if (std::none_of(variable.spans.begin(), variable.spans.end(), is_live)) continue;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    std::int64_t most = 0;
+    for (std::int32_t x : live[ix(v)]) {
+      const std::int64_t usage = usage_at(network.domain(v), variable, time, x);
+      least = std::min(least, usage);
+      most = std::max(most, usage);
+    }
+    point.base += least;
+    point.extra += most - least;
+    if (most > least) point.open.push_back(v);
+  }
+  return point;
+}
+
+/// The points that can be exceeded, without those whose open variables are all open at another one with no more room.
+///
+/// Usage is highest just after some start. Decided variables and the least usage of open ones come off the limit, so a
+/// point counts only if what is left could be exceeded.
+std::vector<Point> usage_points(const CostNetwork& network, const LiveValues& live,
+                                const std::vector<std::int32_t>& users) {
+  std::set<std::int32_t> starts;
+  for (std::int32_t v : users) {
+    for (const Span& span : network.variables[ix(v)].spans) {
+      if (span.start < span.end) starts.insert(span.start);
+    }
+  }
   std::vector<Point> points;
   for (std::int32_t time : starts) {
-    Point point{time, 0, 0, {}};
-    for (std::int32_t v = 0; v < network.num_variables(); ++v) {
-      const Variable& variable = network.variables[ix(v)];
-      const std::vector<std::int64_t>& usage = network.domain(v).usage;
-      if (usage.empty() || variable.start > time || variable.end <= time) continue;
-      std::int64_t least = usage[ix(live[ix(v)][0])];
-      std::int64_t most = least;
-      for (std::int32_t x : live[ix(v)]) {
-        least = std::min(least, usage[ix(x)]);
-        most = std::max(most, usage[ix(x)]);
-      }
-      point.base += least;
-      point.extra += most - least;
-      if (most > least) point.open.push_back(v);
-    }
+    Point point = make_point(network, live, users, time);
     if (point.base + point.extra > network.usage_limit) points.push_back(std::move(point));
   }
   std::vector<char> implied(points.size(), 0);
   for (std::size_t i = 0; i < points.size(); ++i) {
+    // A variable may use different amounts at two points, so only equal users at both tell.
     for (std::size_t j = 0; j < points.size() && !implied[i]; ++j) {
       if (i == j || implied[j] || points[j].base < points[i].base) continue;
-      implied[i] =
-          std::includes(points[j].open.begin(), points[j].open.end(), points[i].open.begin(), points[i].open.end());
+      implied[i] = std::all_of(points[i].open.begin(), points[i].open.end(), [&](std::int32_t v) {
+        const Variable& variable = network.variables[ix(v)];
+        const std::int32_t x0 = live[ix(v)][0];
+        const std::int64_t at_i = usage_at(network.domain(v), variable, points[i].time, x0);
+        const std::int64_t at_j = usage_at(network.domain(v), variable, points[j].time, x0);
+        return std::all_of(live[ix(v)].begin(), live[ix(v)].end(), [&](std::int32_t x) {
+          return usage_at(network.domain(v), variable, points[i].time, x) - at_i ==
+                 usage_at(network.domain(v), variable, points[j].time, x) - at_j;
+        });
+      });
     }
   }
-  std::vector<const Point*> kept;
+  std::vector<Point> kept;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    if (!implied[i]) kept.push_back(&points[i]);
+    if (!implied[i]) kept.push_back(std::move(points[i]));
   }
-  for (const Point* point : kept) capacity_.push_back(network.usage_limit - point->base);
+  return kept;
+}
+
+}  // namespace
+
+void Core::set_usage_points(const CostNetwork& network, const LiveValues& live) {
+  if (network.usage_limit < 0) return;
+  std::vector<std::int32_t> users;
   for (std::int32_t v = 0; v < network.num_variables(); ++v) {
-    const Variable& variable = network.variables[ix(v)];
-    const std::vector<std::int64_t>& usage = network.domain(v).usage;
-    if (usage.empty() || live[ix(v)].size() < 2) continue;
+    if (!network.domain(v).usage.empty()) users.push_back(v);
+  }
+  const std::vector<Point> points = usage_points(network, live, users);
+  std::map<std::int32_t, std::pair<std::int32_t, std::int32_t>> ranges;  // of points, by open variable
+  for (std::size_t p = 0; p < points.size(); ++p) {
+    capacity_.push_back(network.usage_limit - points[p].base);
+    const auto point = static_cast<std::int32_t>(p);
+    for (std::int32_t v : points[p].open) ranges.try_emplace(v, point, 0).first->second.second = point + 1;
+  }
+  for (const auto& [v, range] : ranges) {
     CoreVariable& open = variables_[ix(v)];
-    const auto before = [](const Point* point, std::int32_t time) { return point->time < time; };
-    open.first_point =
-        static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), variable.start, before) - kept.begin());
-    open.last_point =
-        static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), variable.end, before) - kept.begin());
-    if (open.first_point == open.last_point) continue;
-    for (std::int32_t x : live[ix(v)]) open.usage.push_back(usage[ix(x)]);
-    const std::int64_t least = *std::min_element(open.usage.begin(), open.usage.end());
-    for (std::int64_t& amount : open.usage) amount -= least;  // the base counts it
+    std::tie(open.first_point, open.last_point) = range;
+    const Variable& variable = network.variables[ix(v)];
+    for (std::int32_t x : live[ix(v)]) {
+      for (std::int32_t p = range.first; p < range.second; ++p) {
+        open.usage.push_back(usage_at(network.domain(v), variable, points[ix(p)].time, x));
+      }
+    }
+    take_off_least(open);
+  }
+}
+
+/// The points' base counts what the variable uses anyway.
+void Core::take_off_least(CoreVariable& open) {
+  const auto points = ix(open.last_point - open.first_point);
+  for (std::size_t p = 0; p < points; ++p) {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (std::size_t i = p; i < open.usage.size(); i += points) least = std::min(least, open.usage[i]);
+    for (std::size_t i = p; i < open.usage.size(); i += points) open.usage[i] -= least;
   }
 }
 

@@ -27,16 +27,29 @@ std::vector<std::vector<std::int32_t>> split_by_levels(const std::vector<std::ve
   return parts;
 }
 
+std::int64_t usage_at(const CostNetwork& network, const Assignment& assignment, std::int32_t time) {
+  std::int64_t sum = 0;
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    const std::vector<Span>& spans = network.variables[ix(v)].spans;
+    for (std::size_t s = 0; s < spans.size(); ++s) {
+      if (spans[s].start <= time && time < spans[s].end) sum += network.domain(v).usage[s][ix(assignment[ix(v)])];
+    }
+  }
+  return sum;
+}
+
 std::int64_t peak_usage(const CostNetwork& network, const Assignment& assignment) {
-  // Usage only rises where some variable's life starts.
+  // Usage only rises where some span starts.
   std::vector<std::pair<std::int32_t, std::int64_t>> changes;  // (time, +/- usage)
   for (std::int32_t v = 0; v < network.num_variables(); ++v) {
     const Domain& domain = network.domain(v);
     const Variable& variable = network.variables[ix(v)];
-    if (domain.usage.empty() || variable.start >= variable.end) continue;
-    const std::int64_t usage = domain.usage[ix(assignment[ix(v)])];
-    changes.emplace_back(variable.start, usage);
-    changes.emplace_back(variable.end, -usage);
+    for (std::size_t s = 0; s < domain.usage.size(); ++s) {
+      if (variable.spans[s].start >= variable.spans[s].end) continue;
+      const std::int64_t usage = domain.usage[s][ix(assignment[ix(v)])];
+      changes.emplace_back(variable.spans[s].start, usage);
+      changes.emplace_back(variable.spans[s].end, -usage);
+    }
   }
   // At one time point what ends goes before what starts: lives are half-open.
   std::sort(changes.begin(), changes.end());

@@ -36,8 +36,8 @@ using Projection = std::vector<std::int32_t>;
 
 /// Facts about a domain that copies of one variable (in repeated layers) share.
 struct Domain {
-  std::vector<Cost> costs;          ///< of each value
-  std::vector<std::int64_t> usage;  ///< of each value, while the variable is live; empty: none
+  std::vector<Cost> costs;                       ///< of each value
+  std::vector<std::vector<std::int64_t>> usage;  ///< of each value, for each of Variable::spans; empty: none
   /// Values grouped for branching: level[l][value] is the value's group at level l, finer with each level (the choice
   /// on mesh dims 0..l). May be empty: then branching goes by single values.
   std::vector<std::vector<std::int32_t>> levels;
@@ -50,11 +50,18 @@ struct Domain {
 std::vector<std::vector<std::int32_t>> split_by_levels(const std::vector<std::vector<std::int32_t>>& levels,
                                                        const std::vector<std::int32_t>& values);
 
+/// Time points start <= t < end.
+struct Span {
+  std::int32_t start = 0;
+  std::int32_t end = 0;
+  bool operator==(const Span&) const = default;
+};
+
 struct Variable {
   std::int32_t domain = -1;  ///< index into CostNetwork::domains
   std::int32_t segment = 0;  ///< position in the chain of segments
-  std::int32_t start = 0;    ///< live at time points start <= t < end (if the domain has usage)
-  std::int32_t end = 0;
+  /// When each row of the domain's usage counts. Those of one variable may overlap: then they add up.
+  std::vector<Span> spans = {};
 };
 
 /// θ_uv(x_u, x_v) = table[project_u[x_u]][project_v[x_v]].
@@ -88,6 +95,9 @@ using Assignment = std::vector<std::int32_t>;
 /// Total cost of `assignment`, kForbidden if any part is or if a time point's usage exceeds the limit. Sums in 128
 /// bits.
 Cost evaluate(const CostNetwork& network, const Assignment& assignment);
+
+/// Usage at time point `time`.
+std::int64_t usage_at(const CostNetwork& network, const Assignment& assignment, std::int32_t time);
 
 /// Largest usage over all time points.
 std::int64_t peak_usage(const CostNetwork& network, const Assignment& assignment);

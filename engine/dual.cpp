@@ -84,17 +84,18 @@ void Dual::restore(const Dual& other) {
 
 Cost Dual::usage_price(std::int32_t variable, std::int32_t x) const {
   const CoreVariable& self = core_.variables()[ix(variable)];
-  if (self.usage.empty()) return 0;
+  if (!self.has_usage()) return 0;
   Wide price = 0;
-  for (std::int32_t t = self.first_point; t < self.last_point; ++t) price += prices_[ix(t)];
-  return static_cast<Cost>((price * self.usage[ix(x)]) >> kPriceShift);
+  std::size_t t = ix(self.first_point);
+  for (std::int64_t amount : self.usage_of(x)) price += Wide{prices_[t++]} * amount;
+  return static_cast<Cost>(price >> kPriceShift);
 }
 
 void Dual::set_prices(const Prices& prices) {
   const auto add_prices = [this](Cost sign) {
     for (std::size_t v = 0; v < core_.variables().size(); ++v) {
-      const std::size_t count = core_.variables()[v].usage.size();
-      for (std::size_t x = 0; x < count; ++x) {
+      if (!core_.variables()[v].has_usage()) continue;
+      for (std::size_t x = 0; x < core_.variables()[v].costs.size(); ++x) {
         theta_[offset_[v] + x] += sign * usage_price(static_cast<std::int32_t>(v), static_cast<std::int32_t>(x));
       }
     }

@@ -20,7 +20,8 @@ Pieces::Pieces(const CostNetwork& network, const LiveValues& live, const Dual& d
   find_pieces();
   for (std::size_t v = 0; v < core_.variables().size(); ++v) {
     Cost most = 0;
-    for (std::size_t x = 0; x < core_.variables()[v].usage.size(); ++x) {
+    if (!core_.variables()[v].has_usage()) continue;
+    for (std::size_t x = 0; x < core_.variables()[v].costs.size(); ++x) {
       most = std::max(most, dual.usage_price(static_cast<std::int32_t>(v), static_cast<std::int32_t>(x)));
     }
     most_price_ += most;
@@ -169,12 +170,13 @@ Block::Variable Pieces::block_variable(const Piece& piece, std::size_t i) const 
   variable.keep = piece.keep[i] != 0;
   for (std::size_t x = 0; x < core.costs.size(); ++x) {
     variable.costs.push_back(dual_.node_cost(v, static_cast<std::int32_t>(x)));
-    if (!core.usage.empty()) variable.prices.push_back(dual_.usage_price(v, static_cast<std::int32_t>(x)));
+    if (core.has_usage()) variable.prices.push_back(dual_.usage_price(v, static_cast<std::int32_t>(x)));
   }
-  for (std::size_t x = 0; x < core.usage.size(); ++x) {
-    for (std::int32_t t = 0; t < static_cast<std::int32_t>(core_.capacity().size()); ++t) {
-      variable.usage.push_back(t >= core.first_point && t < core.last_point ? core.usage[x] : 0);
-    }
+  const std::size_t points = core_.capacity().size();
+  for (std::size_t x = 0; core.has_usage() && x < core.costs.size(); ++x) {
+    const auto at = core.usage_of(static_cast<std::int32_t>(x));
+    variable.usage.resize(variable.usage.size() + points, 0);
+    std::copy(at.begin(), at.end(), variable.usage.end() - static_cast<std::ptrdiff_t>(points) + core.first_point);
   }
   for (const std::vector<std::int32_t>& level : network_.domain(v).levels) {
     std::vector<std::int32_t>& groups = variable.levels.emplace_back();

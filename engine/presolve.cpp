@@ -288,7 +288,11 @@ bool Presolve::is_dead(const Domain& domain, std::int32_t value, const std::vect
 
 bool Presolve::dominates(const Domain& domain, std::int32_t better, std::int32_t worse,
                          const std::vector<Rows>& edges) {
-  if (!domain.usage.empty() && domain.usage[ix(better)] > domain.usage[ix(worse)]) return false;
+  bool uses_less = false;
+  for (const std::vector<std::int64_t>& usage : domain.usage) {
+    if (usage[ix(better)] > usage[ix(worse)]) return false;
+    uses_less |= usage[ix(better)] < usage[ix(worse)];
+  }
   Cost slack = domain.costs[ix(worse)] - domain.costs[ix(better)];
   for (const Rows& edge : edges) {
     const Cost* good = edge.row(better);
@@ -297,7 +301,6 @@ bool Presolve::dominates(const Domain& domain, std::int32_t better, std::int32_t
     slack += least_difference(bad, good, edge.width);
     if (slack < -kForbidden / 2) return false;
   }
-  const bool uses_less = !domain.usage.empty() && domain.usage[ix(better)] < domain.usage[ix(worse)];
   return slack > 0 || (slack == 0 && (better < worse || uses_less));
 }
 
@@ -309,9 +312,10 @@ std::int32_t Presolve::restrict_domain(std::int32_t domain, const std::vector<st
     const Domain& from = net_.domains[ix(domain)];
     Domain to;
     to.levels.resize(from.levels.size());
+    to.usage.resize(from.usage.size());
     for (std::int32_t x : kept) {
       to.costs.push_back(from.costs[ix(x)]);
-      if (!from.usage.empty()) to.usage.push_back(from.usage[ix(x)]);
+      for (std::size_t s = 0; s < from.usage.size(); ++s) to.usage[s].push_back(from.usage[s][ix(x)]);
       for (std::size_t l = 0; l < from.levels.size(); ++l) to.levels[l].push_back(from.levels[l][ix(x)]);
     }
     entry->second = static_cast<std::int32_t>(net_.domains.size());

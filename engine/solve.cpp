@@ -292,13 +292,15 @@ class Solver {
     Cost most = 0;
     for (std::size_t v = 0; v < part.live.size(); ++v) {
       const auto variable = static_cast<std::int32_t>(v);
-      if (part.core->variables()[v].usage.empty()) continue;
-      const auto [least, largest] = std::ranges::minmax_element(part.core->variables()[v].usage);
-      const auto price_at = [&](auto value) {
-        return part.dual->usage_price(variable,
-                                      static_cast<std::int32_t>(value - part.core->variables()[v].usage.begin()));
-      };
-      const Cost spread = price_at(largest) - price_at(least);
+      if (!part.core->variables()[v].has_usage()) continue;
+      Cost least = kForbidden;
+      Cost largest = 0;
+      for (std::size_t x = 0; x < part.live[v].size(); ++x) {
+        const Cost price = part.dual->usage_price(variable, static_cast<std::int32_t>(x));
+        least = std::min(least, price);
+        largest = std::max(largest, price);
+      }
+      const Cost spread = largest - least;
       if (spread <= most) continue;
       most = spread;
       widest = variable;
@@ -381,9 +383,10 @@ class Solver {
     for (std::size_t v = 0; v < live.size(); ++v) {
       const CoreVariable& variable = part.core->variables()[v];
       const auto fits = [&](std::size_t x) {
-        if (variable.usage.empty()) return true;
-        for (std::int32_t t = variable.first_point; t < variable.last_point; ++t) {
-          if (variable.usage[x] > part.core->capacity()[ix(t)]) return false;
+        if (!variable.has_usage()) return true;
+        std::size_t t = ix(variable.first_point);
+        for (std::int64_t amount : variable.usage_of(static_cast<std::int32_t>(x))) {
+          if (amount > part.core->capacity()[t++]) return false;
         }
         return true;
       };

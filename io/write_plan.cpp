@@ -92,14 +92,26 @@ class PlanWriter {
   void write_totals() {
     put("\"totals\": {{\"cost_ps\": {}, \"compute_ps\": {}, \"communication_ps\": {}, ", plan_.cost_ps,
         plan_.compute_ps, plan_.communication_ps);
-    put("\"parameter_bytes\": {}, \"memory_limit_bytes\": {}, \"communication\": [\n", plan_.parameter_bytes,
-        plan_.memory_limit_bytes);
+    put("\"parameter_bytes\": {}, \"memory_limit_bytes\": {}, ", plan_.parameter_bytes, plan_.memory_limit_bytes);
+    write_peak();
+    put("\"communication\": [\n");
     put_list(communication_totals(plan_), ",\n", [&](const CommunicationTotal& total) {
       put("{{\"collective\": \"{}\", \"mesh_dims\": ", costs::step_name(total.kind));
       put_strings(mesh_dim_names(total.mesh_dims, plan_.mesh));
       put(", \"count\": {}, \"bytes\": {}, \"time_ps\": {}}}", total.count, total.bytes, total.time_ps);
     });
     put("\n]}},\n");
+  }
+
+  void write_peak() {
+    const partition::PlanMemory& memory = plan_.memory;
+    put("\"peak\": {{\"bytes\": {}, \"node\": {}", memory.peak_bytes,
+        memory.peak_node < 0 ? "null" : quoted(graph_.nodes[static_cast<std::size_t>(memory.peak_node)].key));
+    for (std::size_t kind = 0; kind < partition::kNumMemoryKinds; ++kind) {
+      put(", \"{}_bytes\": {}", partition::memory_kind_name(static_cast<partition::MemoryKind>(kind)),
+          memory.peak_parts[kind]);
+    }
+    put("}}, ");
   }
 
   void write_parameters(const PlanSource& source) {
@@ -121,7 +133,8 @@ class PlanWriter {
     put("\"nodes\": {{\n");
     std::size_t index = 0;
     put_list(plan_.nodes, ",\n", [&](const partition::NodeChoice& choice) {
-      const costs::Node& node = graph_.nodes[index++];
+      const costs::Node& node = graph_.nodes[index];
+      const std::int64_t memory_bytes = plan_.memory.node_bytes[index++];
       put("{}: {{\"op\": {}, \"inputs\": [", quoted(node.key), quoted(node.op));
       put_list(choice.inputs, ", ", [&](const Placements& input) { put_placements(input); });
       put("], \"outputs\": [");
@@ -136,6 +149,7 @@ class PlanWriter {
       put("], \"tensors\": [");
       put_list(node.outputs, ", ", [&](const std::optional<costs::TensorMeta>& tensor) { put_tensor(tensor); });
       put("], \"compute_ps\": {}", choice.compute_ps);
+      if (node.role == costs::Role::kNone) put(", \"memory_bytes\": {}", memory_bytes);
       put_programs(choice);
       put("}}");
     });
@@ -178,7 +192,7 @@ class PlanWriter {
       put_placements(redistribution.to);
       put(", \"dtype\": \"{}\", \"steps\": [", costs::dtype_name(graph_.meta(redistribution.value).dtype));
       put_list(redistribution.steps, ", ", [&](const costs::RedistributeStep& step) { put_step(step); });
-      put("], \"uses\": [");
+      put("], {}\"uses\": [", redistribution.is_saved ? "\"is_saved\": true, " : "");
       put_list(redistribution.uses, ", ", [&](const partition::Redistribution::Use& use) { put_use(use); });
       put("]}}");
     });

@@ -25,15 +25,15 @@
 #include "launch/stopwatch.h"
 #include "launch/summary.h"
 #include "launch/task.h"
+#include "partition/plan_search.h"
 
 namespace autopar::launch {
 namespace {
 
-/// What rank 0 tells the others: go on with these options, or leave with this exit code.
+/// What rank 0 tells the others: go on, or leave with this exit code.
 struct Verdict {
   bool leave = false;
   int exit_code = 0;
-  engine::Options options;
 };
 static_assert(std::is_trivially_copyable_v<Verdict>);
 
@@ -63,7 +63,7 @@ class Rank0 {
       } else {
         log_->error("{}", line.text);
       }
-      return {true, *line.exit_code, {}};
+      return {true, *line.exit_code};
     }
     arguments_ = line.arguments;
     try {
@@ -78,32 +78,38 @@ class Rank0 {
     }
     for (const std::string& warning : unknown_op_warnings(*task_)) log_->warn("{}", warning);
     progress_.emplace(!arguments_.quiet);
-    if (arguments_.random_plan) {
-      random_network_ = with_random_costs(task_->model.network, *arguments_.random_plan);
-      arguments_.engine.gap = 1;  // the first that is found will do
-    }
-    return {false, 0, arguments_.engine};
+    return {};
   }
 
-  /// What is to be minimised.
-  const engine::CostNetwork& network() const { return random_network_ ? *random_network_ : task_->model.network; }
-
-  void show(const engine::Progress& progress) { progress_->show(progress); }
-
-  Verdict finish(engine::Solution solution, double solve_s) {
+  Verdict search(engine::Comm& comm) {
+    partition::PlanSearchInput input{task_->problem, *task_->redistributor, task_->model, {}};
+    engine::Options options = arguments_.engine;
+    if (arguments_.random_plan) {
+      const std::uint64_t seed = *arguments_.random_plan;
+      input.reprice = [seed](const engine::CostNetwork& network) { return with_random_costs(network, seed); };
+      options.gap = 1;  // the first that is found will do
+    }
+    const Stopwatch watch;
+    const partition::PlanSearchResult found = partition::search_plan(
+        input, options, comm, [&](const engine::Progress& progress) { progress_->show(progress); });
     progress_->clear();
+    return finish(found, watch.seconds());
+  }
+
+ private:
+  Verdict finish(const partition::PlanSearchResult& found, double solve_s) {
+    engine::Solution solution = found.solution;
     if (solution.status == engine::Status::kInfeasible) {
       return fail(kExitInfeasible, explain_infeasible(task_->problem));
     }
-    if (solution.status == engine::Status::kNoSolution) {
+    if (!found.plan) {
       return fail(kExitNoSolution, "the time limit came before a plan was found");
     }
+    const partition::Plan& plan = *found.plan;
     if (arguments_.random_plan) {
-      solution.cost = engine::evaluate(task_->model.network, solution.assignment);
+      solution.cost = plan.cost_ps;
       solution.bound = 0;
     }
-    const partition::Plan plan =
-        partition::make_plan(task_->problem, *task_->redistributor, task_->model, solution.assignment);
     if (plan.cost_ps != solution.cost) {
       throw std::logic_error(fmt::format("the plan costs {} ps, the search found {}", plan.cost_ps, solution.cost));
     }
@@ -120,13 +126,12 @@ class Rank0 {
       fmt::print("{}\nPlan written to {}\n", summary(task_->problem, plan, solution, run), arguments_.output);
     }
     const bool is_done = arguments_.random_plan || solution.status == engine::Status::kOptimal;
-    return {true, is_done ? kExitOptimal : kExitLimitReached, {}};
+    return {true, is_done ? kExitOptimal : kExitLimitReached};
   }
 
- private:
   Verdict fail(int exit_code, std::string_view message) {
     log_->error("{}", message);
-    return {true, exit_code, {}};
+    return {true, exit_code};
   }
 
   int num_threads() const {
@@ -138,23 +143,19 @@ class Rank0 {
   Arguments arguments_;
   std::optional<Task> task_;
   std::optional<ProgressLine> progress_;
-  std::optional<engine::CostNetwork> random_network_;
 };
 
 int run_rank_0(int argc, char** argv, engine::Comm& comm) {
   Rank0 rank0(comm.size());
   const Verdict verdict = share(comm, rank0.prepare(argc, argv));
   if (verdict.leave) return verdict.exit_code;
-  const Stopwatch watch;
-  const engine::Solution solution = engine::solve(rank0.network(), verdict.options, comm,
-                                                  [&](const engine::Progress& progress) { rank0.show(progress); });
-  return share(comm, rank0.finish(solution, watch.seconds())).exit_code;
+  return share(comm, rank0.search(comm)).exit_code;
 }
 
 int run_other_rank(engine::Comm& comm) {
   const Verdict verdict = share(comm, {});
   if (verdict.leave) return verdict.exit_code;
-  engine::solve({}, verdict.options, comm);
+  partition::help_search_plan(comm);
   return share(comm, {}).exit_code;
 }
 

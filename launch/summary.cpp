@@ -102,6 +102,21 @@ std::string parameters(const costs::Graph& graph, const partition::Plan& plan) {
   return table(rows, num_columns);
 }
 
+std::string memory(const costs::Graph& graph, const partition::Plan& plan) {
+  const std::int32_t node = plan.memory.peak_node;
+  std::vector<std::string> parts;
+  for (std::size_t kind = 0; kind < partition::kNumMemoryKinds; ++kind) {
+    const std::int64_t bytes = plan.memory.peak_parts[kind];
+    if (bytes == 0) continue;
+    parts.push_back(
+        fmt::format("{} {}", partition::memory_kind_name(static_cast<partition::MemoryKind>(kind)), bytes_text(bytes)));
+  }
+  return fmt::format("Memory          {} of {} per device at the peak, {}\n                {}\n",
+                     bytes_text(plan.memory.peak_bytes), bytes_text(plan.memory_limit_bytes),
+                     node < 0 ? "the optimizer's step" : graph.nodes[static_cast<std::size_t>(node)].key,
+                     fmt::join(parts, ", "));
+}
+
 }  // namespace
 
 std::string summary(const partition::Problem& problem, const partition::Plan& plan, const engine::Solution& solution,
@@ -111,8 +126,7 @@ std::string summary(const partition::Problem& problem, const partition::Plan& pl
   text += fmt::format("Time            {} compute ({:.1f}%), {} communication ({:.1f}%)\n", time_text(plan.compute_ps),
                       100 * static_cast<double>(plan.compute_ps) / total, time_text(plan.communication_ps),
                       100 * static_cast<double>(plan.communication_ps) / total);
-  text += fmt::format("Memory          {} of {} per device for parameters, gradients and optimizer state\n",
-                      bytes_text(plan.parameter_bytes), bytes_text(plan.memory_limit_bytes));
+  text += memory(problem.graph, plan);
   text += "\nCommunication of one device\n" + communication(plan);
   text += "\nParameters\n" + parameters(problem.graph, plan);
   text += "\nWhat each mesh dim does\n";

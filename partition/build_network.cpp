@@ -3,6 +3,7 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <map>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "costs/memory.h"
 #include "partition/declared.h"
 #include "partition/edge_tables.h"
 #include "partition/intern.h"
@@ -35,19 +37,16 @@ std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 struct HashDomain {
   std::uint64_t operator()(const engine::Domain& domain) const {
-    return mix_all(mix_all(domain.costs.size(), domain.costs), domain.usage);
+    std::uint64_t hash = mix_all(mix_all(domain.costs.size(), domain.costs), std::array{domain.usage.size()});
+    for (const std::vector<std::int64_t>& row : domain.usage) hash = mix_all(hash, row);
+    return hash;
   }
 };
 struct HashProjection {
   std::uint64_t operator()(const engine::Projection& projection) const { return mix_all(0, projection); }
 };
 
-/// A tensor of a variable as an end of edges: interned indices.
-struct EdgeEnd {
-  std::int32_t variable = -1;
-  std::int32_t list = -1;
-  std::int32_t projection = -1;
-};
+using EdgeEnd = ModelNetwork::Impl::LinkEnd;
 
 /// Interned indices of a node's choices.
 struct Template {
@@ -57,27 +56,42 @@ struct Template {
   std::vector<EdgeEnd> outputs;
 };
 
-/// A variable whose values are the placements of one list: a copy or an output.
+/// A variable whose values are the placements of one list: a copy, what is saved, or an output.
 struct PlacementVariable {
   std::int32_t list = -1;
+  std::int32_t variable = -1;
+};
+
+/// A variable whose values are pairs of placements, in place of an edge.
+struct PairVariable {
+  std::int32_t from_list = -1;
+  std::int32_t to_list = -1;
+  std::int32_t domain = -1;
+  std::int32_t from = -1;  ///< projections of the pairs
+  std::int32_t to = -1;
+  std::vector<engine::Span> spans;
   std::int32_t variable = -1;
 };
 
 /// Builds the network in steps, each over the whole graph.
 class Builder {
  public:
-  Builder(const Problem& problem, const costs::Redistributor& redistributor)
+  Builder(const Problem& problem, const costs::Redistributor& redistributor, std::vector<std::int32_t> time_points)
       : problem_(problem),
         graph_(problem.graph),
         redistributor_(redistributor),
         tables_(redistributor, lists_),
-        impl_(std::make_shared<ModelNetwork::Impl>()) {}
+        impl_(std::make_shared<ModelNetwork::Impl>()) {
+    impl_->time_points = std::move(time_points);
+  }
 
   ModelNetwork run() {
     impl_->uses = collect_uses(graph_);
+    usage_ = find_point_usage(graph_, Timeline::of(graph_), impl_->uses, impl_->time_points);
     make_templates();
     choose_output_states();
     choose_copy_states();
+    make_pairs();
     number_variables();
     add_edges();
     finish();
@@ -89,16 +103,12 @@ class Builder {
   const Template& node_template(std::int32_t index) const { return templates_[template_of_[ix(index)]]; }
 
   void make_templates() {
-    const std::vector<Pin> pins = effective_pins(problem_);
-    std::vector<std::vector<int>> num_readers;
-    for (const Node& each : graph_.nodes) num_readers.emplace_back(each.outputs.size());
-    for (const PhaseUses& uses : impl_->uses) ++num_readers[ix(uses.value.node)][ix(uses.value.output)];
-
+    const std::vector<NodeContext> contexts = node_contexts();
     std::unordered_map<std::string, std::size_t> by_signature;
     std::vector<std::int32_t> first_node;  // of each template
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const auto index = static_cast<std::int32_t>(i);
-      const std::string signature = choices_signature(graph_, index, pins[i], num_readers[i]);
+      const std::string signature = choices_signature(graph_, index, contexts[i]);
       const auto [known, is_new] = by_signature.try_emplace(signature, first_node.size());
       if (is_new) first_node.push_back(index);
       template_of_.push_back(known->second);
@@ -106,16 +116,27 @@ class Builder {
     templates_.resize(first_node.size());
     tbb::parallel_for(std::size_t{0}, templates_.size(), [&](std::size_t t) {
       const std::int32_t index = first_node[t];
-      templates_[t].choices = std::make_shared<const Choices>(
-          make_choices(problem_, redistributor_, index, pins[ix(index)], num_readers[ix(index)]));
+      templates_[t].choices =
+          std::make_shared<const Choices>(make_choices(problem_, redistributor_, index, contexts[ix(index)]));
     });
     std::set<std::string_view> unknown;
     for (std::size_t t = 0; t < templates_.size(); ++t) {
       const Node& first = node(first_node[t]);
-      check_choices(first, pins[ix(first_node[t])], *templates_[t].choices);
+      check_choices(first, contexts[ix(first_node[t])].pin, *templates_[t].choices);
       if (templates_[t].choices->is_unknown && unknown.insert(first.op).second) model_.unknown_ops.push_back(first.op);
       intern(templates_[t]);
     }
+  }
+
+  std::vector<NodeContext> node_contexts() const {
+    const std::vector<Pin> pins = effective_pins(problem_);
+    std::vector<NodeContext> contexts;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      contexts.push_back({pins[i], std::vector<int>(graph_.nodes[i].outputs.size()), usage_.nodes[i],
+                          usage_.inputs_count[i] != 0, usage_.outputs_count[i] != 0});
+    }
+    for (const PhaseUses& uses : impl_->uses) ++contexts[ix(uses.value.node)].num_readers[ix(uses.value.output)];
+    return contexts;
   }
 
   void check_choices(const Node& first, const Pin& pin, const Choices& choices) const {
@@ -185,24 +206,116 @@ class Builder {
     return of < 0 ? outputs_[ix(use.node)].list : node_template(of).outputs[0].list;
   }
 
-  /// A value with several readers in a phase gets a copy: what the producer gives or any reader wants.
+  /// A value with several readers in a phase gets a copy: what the producer gives or any reader wants. What is saved of
+  /// a value may be one of these, or in more pieces than any of them.
   void choose_copy_states() {
-    std::map<std::vector<std::int32_t>, std::int32_t> known;
-    for (const PhaseUses& uses : impl_->uses) {
+    std::map<std::pair<std::vector<std::int32_t>, const costs::RedistributeTable*>, std::int32_t> known;
+    for (std::size_t i = 0; i < impl_->uses.size(); ++i) {
+      const PhaseUses& uses = impl_->uses[i];
       PlacementVariable& copy = copies_.emplace_back();
-      if (uses.uses.size() < 2) continue;
+      PlacementVariable& saved = saved_.emplace_back();
+      const bool is_saved = usage_.is_saved[i] != 0;
+      if (uses.uses.size() < 2 && !is_saved) continue;
       std::vector<std::int32_t> sources = {node_template(uses.value.node).outputs[ix(uses.value.output)].list};
       for (const Redistribution::Use& use : uses.uses) sources.push_back(wanted_list(use));
       std::sort(sources.begin(), sources.end());
       sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
-      const auto [entry, is_new] = known.try_emplace(sources, -1);
-      if (is_new) {
-        std::set<costs::Placements> states;
-        for (const std::int32_t list : sources) states.insert(lists_[list].begin(), lists_[list].end());
-        entry->second = lists_.add(PlacementList(states.begin(), states.end()));
-      }
-      copy.list = entry->second;
+      if (uses.uses.size() > 1) copy.list = joined(known, sources, nullptr);
+      if (is_saved) saved.list = joined(known, sources, &redistributor_.table(graph_.meta(uses.value)));
     }
+  }
+
+  /// The list of all placements in `sources`; with `table`, also those that cut what they leave whole.
+  std::int32_t joined(
+      std::map<std::pair<std::vector<std::int32_t>, const costs::RedistributeTable*>, std::int32_t>& known,
+      const std::vector<std::int32_t>& sources, const costs::RedistributeTable* table) {
+    const auto [entry, is_new] = known.try_emplace({sources, table}, -1);
+    if (!is_new) return entry->second;
+    std::set<costs::Placements> states;
+    for (const std::int32_t list : sources) states.insert(lists_[list].begin(), lists_[list].end());
+    if (table != nullptr) {
+      for (const costs::Placements& cut : table->states()) {
+        const auto is_made_by_cutting = [&](const costs::Placements& from) { return cuts_more(from, cut); };
+        if (is_canonical(cut) && std::any_of(states.begin(), states.end(), is_made_by_cutting)) states.insert(cut);
+      }
+    }
+    entry->second = lists_.add(PlacementList(states.begin(), states.end()));
+    return entry->second;
+  }
+
+  /// Whether `cut` is `whole` with shards where that is replicated: a local slice makes it.
+  bool cuts_more(const costs::Placements& whole, const costs::Placements& cut) const {
+    for (int dim = 0; dim < problem_.mesh.rank(); ++dim) {
+      if (whole[dim] != cut[dim] && !(whole[dim].is_replicate() && cut[dim].is_shard())) return false;
+    }
+    return true;
+  }
+
+  // ---- links that take memory ----
+
+  void make_pairs() {
+    std::map<std::tuple<std::int32_t, std::int32_t, std::size_t, std::size_t, const costs::RedistributeTable*>,
+             PairVariable>
+        known;
+    for (const auto& [link, moved] : usage_.moved) {
+      const auto [from, to] = lists_of(link);
+      const costs::TensorMeta& tensor = graph_.meta(impl_->uses[ix(link.first)].value);
+      const auto [entry, is_new] = known.try_emplace(
+          {from, to, moved.tensor.size(), moved.making.size(), &redistributor_.table(tensor)}, PairVariable{});
+      if (is_new) entry->second = make_pair(tensor, from, to, moved);
+      PairVariable pair = entry->second;
+      if (pair.domain < 0) continue;
+      pair.spans = moved.tensor;
+      pair.spans.insert(pair.spans.end(), moved.making.begin(), moved.making.end());
+      pairs_.emplace(link, std::move(pair));
+    }
+  }
+
+  /// The placement lists at the ends of a link; -1: a tensor handed out as it came in.
+  std::pair<std::int32_t, std::int32_t> lists_of(const PointUsage::Link& link) const {
+    const auto& [group, use] = link;
+    const PhaseUses& uses = impl_->uses[ix(group)];
+    const std::int32_t given = node_template(uses.value.node).outputs[ix(uses.value.output)].list;
+    if (use == PointUsage::kSaved) return {given, saved_[ix(group)].list};
+    const std::int32_t kept = saved_[ix(group)].list >= 0 ? saved_[ix(group)].list : given;
+    if (use == PointUsage::kCopy) return {kept, copies_[ix(group)].list};
+    return {copies_[ix(group)].list >= 0 ? copies_[ix(group)].list : kept, wanted_list(uses.uses[ix(use)])};
+  }
+
+  /// Without a domain if no redistribution between the lists takes memory.
+  PairVariable make_pair(const costs::TensorMeta& tensor, std::int32_t from, std::int32_t to,
+                         const PointUsage::Moved& moved) {
+    const costs::RedistributeTable& table = redistributor_.table(tensor);
+    engine::Domain domain;
+    domain.usage.resize(moved.tensor.size() + moved.making.size());
+    engine::Projection row;
+    engine::Projection col;
+    bool takes_memory = false;
+    for (std::size_t a = 0; a < lists_[from].size(); ++a) {
+      for (std::size_t b = 0; b < lists_[to].size(); ++b) {
+        const int source = table.index_of(lists_[from][a]);
+        const int target = table.index_of(lists_[to][b]);
+        const bool is_moved = lists_[from][a] != lists_[to][b];
+        if (is_moved &&
+            (source < 0 || target < 0 || table.time_ps(source, target) >= costs::RedistributeTable::kUnreachable))
+          continue;
+        domain.costs.push_back(is_moved ? table.time_ps(source, target) : 0);
+        row.push_back(static_cast<std::int32_t>(a));
+        col.push_back(static_cast<std::int32_t>(b));
+        const std::int64_t bytes = is_moved ? costs::local_bytes(tensor, lists_[to][b], problem_.mesh) : 0;
+        const std::int64_t making = is_moved && !moved.making.empty()
+                                        ? costs::making_bytes(tensor, table.path(source, target), problem_.mesh)
+                                        : 0;
+        for (std::size_t s = 0; s < domain.usage.size(); ++s) {
+          domain.usage[s].push_back(s < moved.tensor.size() ? bytes : making);
+          takes_memory |= domain.usage[s].back() > 0;
+        }
+      }
+    }
+    if (!takes_memory) return {};
+    return {
+        from, to, domains_.add(std::move(domain)), projections_.add(std::move(row)), projections_.add(std::move(col)),
+        {},   -1};
   }
 
   /// Where a variable stands: segment by segment, within a segment in the order of the joint graph, graph inputs before
@@ -223,33 +336,46 @@ class Builder {
       Place place;
       std::int32_t domain = -1;
       std::int32_t* variable = nullptr;
+      std::vector<engine::Span> spans;
     };
     std::vector<Entry> entries;
     impl_->node_variable.resize(graph_.nodes.size());
-    const auto add = [&](std::int32_t producer, std::int32_t rank, std::int32_t domain, std::int32_t& variable) {
+    const auto add = [&](std::int32_t producer, std::int32_t rank, std::int32_t domain, std::int32_t& variable,
+                         std::vector<engine::Span> spans) {
       const Place place{segments.of_node[ix(producer)], positions[ix(producer)], node(producer).role == Role::kNone,
                         producer, rank};
-      entries.push_back({place, domain, &variable});
+      entries.push_back({place, domain, &variable, std::move(spans)});
     };
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const auto index = static_cast<std::int32_t>(i);
-      add(index, 0, node_template(index).domain, impl_->node_variable[i]);
+      std::vector<engine::Span> spans;
+      for (const PointUsage::Term& term : usage_.nodes[i]) spans.push_back(term.points);
+      add(index, 0, node_template(index).domain, impl_->node_variable[i], std::move(spans));
     }
     std::int32_t rank = 0;
+    const auto add_placements = [&](PlacementVariable& own, costs::ValueRef value,
+                                    const std::vector<engine::Span>& spans) {
+      if (own.list < 0) return;
+      add(value.node, ++rank, list_domain(own.list, graph_.meta(value), spans.size()), own.variable, spans);
+    };
     for (std::size_t i = 0; i < copies_.size(); ++i) {
-      if (copies_[i].list >= 0)
-        add(impl_->uses[i].value.node, ++rank, list_domain(copies_[i].list), copies_[i].variable);
+      add_placements(saved_[i], impl_->uses[i].value, usage_.saved[i]);
+      add_placements(copies_[i], impl_->uses[i].value, usage_.copies[i]);
     }
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
-      if (outputs_[i].list < 0) continue;
-      add(graph_.outputs[i].value.node, ++rank, list_domain(outputs_[i].list), outputs_[i].variable);
+      add_placements(outputs_[i], graph_.outputs[i].value, usage_.outputs[i]);
+    }
+    for (auto& [link, pair] : pairs_) {
+      const PhaseUses& uses = impl_->uses[ix(link.first)];
+      const bool has_reader = link.second >= 0 && uses.uses[ix(link.second)].input >= 0;
+      add(has_reader ? uses.uses[ix(link.second)].node : uses.value.node, ++rank, pair.domain, pair.variable,
+          pair.spans);
     }
     std::sort(entries.begin(), entries.end(),
               [](const Entry& a, const Entry& b) { return a.place.key() < b.place.key(); });
-    for (const Entry& entry : entries) {
+    for (Entry& entry : entries) {
       *entry.variable = static_cast<std::int32_t>(model_.network.variables.size());
-      const bool has_usage = !domains_[entry.domain].usage.empty();
-      model_.network.variables.push_back({entry.domain, entry.place.segment, 0, has_usage ? 1 : 0});
+      model_.network.variables.push_back({entry.domain, entry.place.segment, std::move(entry.spans)});
     }
   }
 
@@ -265,11 +391,18 @@ class Builder {
     return positions;
   }
 
-  std::int32_t list_domain(std::int32_t list) {
-    const auto [entry, is_new] = list_domains_.try_emplace(list, -1);
+  /// With `num_spans` rows of the bytes of `tensor`.
+  std::int32_t list_domain(std::int32_t list, const costs::TensorMeta& tensor, std::size_t num_spans) {
+    const costs::RedistributeTable* table = num_spans > 0 ? &redistributor_.table(tensor) : nullptr;
+    const auto [entry, is_new] = list_domains_.try_emplace({list, table, num_spans}, -1);
     if (is_new) {
       engine::Domain domain;
       domain.costs.resize(lists_[list].size());
+      std::vector<std::int64_t> bytes;
+      for (const costs::Placements& placements : lists_[list]) {
+        bytes.push_back(costs::local_bytes(tensor, placements, problem_.mesh));
+      }
+      domain.usage.assign(num_spans, bytes);
       domain.levels = placement_levels(lists_[list], problem_.mesh.rank());
       entry->second = domains_.add(std::move(domain));
     }
@@ -302,26 +435,47 @@ class Builder {
     for (std::size_t i = 0; i < impl_->uses.size(); ++i) {
       const PhaseUses& uses = impl_->uses[i];
       EdgeEnd source = producer_end(uses.value);
-      if (copies_[i].list >= 0) {
-        const EdgeEnd copy = end_of(copies_[i]);
-        add_edge(i, -1, source, copy);
-        source = copy;
+      for (const auto& [own, use] : {std::pair{&saved_[i], PointUsage::kSaved}, {&copies_[i], PointUsage::kCopy}}) {
+        if (own->list < 0) continue;
+        const EdgeEnd made = end_of(*own);
+        add_link(i, use, source, made);
+        source = made;
       }
       for (std::size_t u = 0; u < uses.uses.size(); ++u) {
-        add_edge(i, static_cast<std::int32_t>(u), source, use_end(uses.uses[u]));
+        add_link(i, static_cast<std::int32_t>(u), source, use_end(uses.uses[u]));
       }
     }
   }
 
-  void add_edge(std::size_t uses, std::int32_t use, const EdgeEnd& from, const EdgeEnd& to) {
+  void add_link(std::size_t uses, std::int32_t use, const EdgeEnd& from, const EdgeEnd& to) {
     // A tensor handed out as it came in is in its own placement.
     if (from.variable == to.variable) return;
-    const std::int32_t handle = tables_.ask(graph_.meta(impl_->uses[uses].value), from.list, to.list);
-    model_.network.edges.push_back({from.variable, to.variable, handle, from.projection, to.projection});
-    impl_->links.push_back({static_cast<std::int32_t>(uses), use, from.list, to.list});
+    impl_->links.push_back({static_cast<std::int32_t>(uses), use, from, to});
+    const auto pair = pairs_.find({static_cast<std::int32_t>(uses), use});
+    if (pair == pairs_.end()) {
+      const std::int32_t handle = tables_.ask(graph_.meta(impl_->uses[uses].value), from.list, to.list);
+      model_.network.edges.push_back({from.variable, to.variable, handle, from.projection, to.projection});
+    } else {
+      pair_edges_.push_back({from.variable, pair->second.variable, static_cast<std::int32_t>(lists_[from.list].size()),
+                             from.projection, pair->second.from});
+      pair_edges_.push_back({pair->second.variable, to.variable, static_cast<std::int32_t>(lists_[to.list].size()),
+                             pair->second.to, to.projection});
+    }
   }
 
-  /// Ties come behind the edges that are redistributions, which `links` describes.
+  /// Both ends of such an edge must be in the same one of its states.
+  void add_pair_edges() {
+    engine::CostNetwork& network = model_.network;
+    std::map<std::int32_t, std::int32_t> table_of_size;
+    for (engine::Edge edge : pair_edges_) {
+      const std::int32_t size = edge.table;
+      const auto [table, is_new] = table_of_size.try_emplace(size, static_cast<std::int32_t>(network.tables.size()));
+      if (is_new) network.tables.push_back(equality_table(size));
+      edge.table = table->second;
+      network.edges.push_back(edge);
+    }
+  }
+
   void add_ties() {
     engine::CostNetwork& network = model_.network;
     std::map<std::int32_t, std::int32_t> table_of_size;
@@ -354,12 +508,12 @@ class Builder {
     engine::CostNetwork& network = model_.network;
     for (engine::Edge& edge : network.edges) edge.table = tables_.table_of(edge.table);
     network.tables = tables_.take_tables();
+    add_pair_edges();
     add_ties();
     network.domains = domains_.take();
     network.projections = projections_.take();
     if (problem_.pins.memory_limit_bytes > 0) network.usage_limit = problem_.pins.memory_limit_bytes;
     for (const std::size_t t : template_of_) impl_->choices.push_back(templates_[t].choices);
-    for (const PlacementVariable& copy : copies_) impl_->copy_variable.push_back(copy.variable);
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       const std::int32_t of = graph_.outputs[i].of;
       impl_->output_variable.push_back(of < 0 ? outputs_[i].variable : impl_->node_variable[ix(of)]);
@@ -380,15 +534,20 @@ class Builder {
   std::vector<std::size_t> template_of_;    // per node
   std::vector<PlacementVariable> outputs_;  // per graph output
   std::vector<PlacementVariable> copies_;   // per entry of uses
-  std::map<std::int32_t, std::int32_t> list_domains_;
+  std::vector<PlacementVariable> saved_;    // per entry of uses
+  std::map<PointUsage::Link, PairVariable> pairs_;
+  std::vector<engine::Edge> pair_edges_;  // with the number of states in place of the table
+  std::map<std::tuple<std::int32_t, const costs::RedistributeTable*, std::size_t>, std::int32_t> list_domains_;
+  PointUsage usage_;
   std::shared_ptr<ModelNetwork::Impl> impl_;
   ModelNetwork model_;
 };
 
 }  // namespace
 
-ModelNetwork build_network(const Problem& problem, const costs::Redistributor& redistributor) {
-  return Builder(problem, redistributor).run();
+ModelNetwork build_network(const Problem& problem, const costs::Redistributor& redistributor,
+                           const std::vector<std::int32_t>& time_points) {
+  return Builder(problem, redistributor, time_points).run();
 }
 
 }  // namespace autopar::partition

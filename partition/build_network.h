@@ -23,14 +23,20 @@ namespace autopar::partition {
 /// state is a placement that the producer gives or a reader wants, made once; all readers read the copy, so those that
 /// want its placement share one redistribution, and the others go on from it. Limits of this: what two readers make of
 /// the copy is priced for each, also if it is the same; and a copy lives within one phase. A value read in both phases
-/// is redistributed in each from what the producer gave: a gathered parameter is not kept for the backward, as in FSDP
-/// with resharding after forward, and what is saved for the backward is what the producer gave.
+/// is redistributed in each from what the producer gave, or what is saved of that: a gathered parameter is not kept for
+/// the backward, as in FSDP with resharding after forward.
 ///
 /// A gradient goes to its parameter's placement, a mutation to its buffer's: both end at that graph input's variable,
 /// so that parameter, gradient and optimizer state share placements. The loss and other outputs are handed out in any
 /// placement without Partial (on which a user's pin overrules), so a scalar is replicated.
 ///
-/// Memory: each parameter's variable uses costs::parameter_bytes at time point 0, of at most Pins::memory_limit_bytes.
+/// Memory is looked at where it is asked for, at some time points (partition/holdings.h): there each variable uses the
+/// bytes of the tensors that its choice places, of at most Pins::memory_limit_bytes. What is there only if it is moved,
+/// and the buffers of its redistribution, are the usage of a *link*: a variable over the pairs of placements between
+/// two others, in place of their edge. Where a value is held only to be saved for the backward, a *saved* variable
+/// chooses how: more pieces take less memory, and are gathered in the backward.
+///
+/// A plan within the limit at all time points is as good as the network's optimum, which looks at some.
 struct ModelNetwork {
   engine::CostNetwork network;
   /// Ops without a rule, in order of first appearance: their nodes are replicated.
@@ -42,8 +48,10 @@ struct ModelNetwork {
 
 /// Prices every choice of `problem`, in parallel (TBB); the result does not depend on the number of threads. Equal
 /// nodes are priced once, and variables stand segment by segment in the order of the joint graph, so identical layers
-/// are identical in the network. Throws PinError if a pin leaves a node or output without a choice.
-ModelNetwork build_network(const Problem& problem, const costs::Redistributor& redistributor);
+/// are identical in the network. `time_points`: ascending. Throws PinError if a pin leaves a node or output without a
+/// choice.
+ModelNetwork build_network(const Problem& problem, const costs::Redistributor& redistributor,
+                           const std::vector<std::int32_t>& time_points = {});
 
 /// The plan that `assignment` stands for. A redistribution may start from what another one of the same value and phase
 /// gives: then that one stands before it, and has no uses of its own if all its readers go on from it. Requires:

@@ -118,8 +118,26 @@ class SignatureWriter {
 
 }  // namespace
 
+namespace {
+
+/// Bytes of one tensor under each strategy.
+std::vector<std::int64_t> usage_row(const Problem& problem, const PointUsage::Term& term,
+                                    const std::vector<Strategy>& strategies) {
+  const costs::TensorMeta& tensor = problem.graph.meta(term.value);
+  std::vector<std::int64_t> row;
+  for (const Strategy& strategy : strategies) {
+    const Placements& placements = (term.is_input ? strategy.inputs : strategy.outputs)[ix(term.index)];
+    row.push_back(term.has_optimizer_state
+                      ? costs::parameter_bytes(tensor, placements, problem.mesh, problem.pins.optimizer)
+                      : costs::local_bytes(tensor, placements, problem.mesh));
+  }
+  return row;
+}
+
+}  // namespace
+
 Choices make_choices(const Problem& problem, const costs::Redistributor& redistributor, std::int32_t index,
-                     const Pin& pin, const std::vector<int>& num_readers) {
+                     const NodeContext& context) {
   const Node& node = problem.graph.nodes[ix(index)];
   Choices choices;
   std::vector<OneDimStrategy> one_dim;
@@ -135,7 +153,7 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
   }
   std::vector<Strategy>& strategies = choices.strategies;
   strategies = costs::combine(problem.graph, node, one_dim, problem.mesh);
-  if (!node.outputs.empty() && !strategies.empty()) apply_pin(pin, choices);
+  if (!node.outputs.empty() && !strategies.empty()) apply_pin(context.pin, choices);
 
   std::vector<engine::Cost>& prices = choices.domain.costs;
   for (const Strategy& strategy : strategies) {
@@ -149,14 +167,11 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
   // A graph input's placement is a choice of its own: a parameter's memory and gradient depend on it. Declared
   // strategies are few, and another node may have to choose alike.
   if (node.role == Role::kNone && node.strategies.empty() && !problem.keep_dominated) {
-    drop_dominated(problem.graph, node, redistributor, num_readers, strategies, prices);
+    drop_dominated(problem.graph, node, redistributor, context, strategies, prices);
   }
   choices.domain.levels = strategy_levels(strategies, problem.mesh.rank());
-  if (node.role == Role::kParameter) {
-    for (const Strategy& strategy : strategies) {
-      choices.domain.usage.push_back(
-          costs::parameter_bytes(*node.outputs[0], strategy.outputs[0], problem.mesh, problem.pins.optimizer));
-    }
+  for (const PointUsage::Term& term : context.memory) {
+    choices.domain.usage.push_back(usage_row(problem, term, strategies));
   }
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     choices.inputs.push_back(make_port(strategies, &Strategy::inputs, i));
@@ -167,8 +182,7 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
   return choices;
 }
 
-std::string choices_signature(const costs::Graph& graph, std::int32_t index, const Pin& pin,
-                              const std::vector<int>& num_readers) {
+std::string choices_signature(const costs::Graph& graph, std::int32_t index, const NodeContext& context) {
   const Node& node = graph.nodes[ix(index)];
   SignatureWriter writer;
   writer.put(node.role);
@@ -182,7 +196,7 @@ std::string choices_signature(const costs::Graph& graph, std::int32_t index, con
   writer.put(node.inputs.size());
   for (const costs::ValueRef& input : node.inputs) writer.put_meta(graph.meta(input));
   for (std::size_t o = 0; o < node.outputs.size(); ++o) {
-    writer.put(static_cast<std::uint8_t>((node.outputs[o] ? 1 : 0) + 2 * num_readers[o]));
+    writer.put(static_cast<std::uint8_t>((node.outputs[o] ? 1 : 0) + 2 * context.num_readers[o]));
     if (node.outputs[o]) writer.put_meta(*node.outputs[o]);
   }
   writer.put(node.flops);
@@ -194,10 +208,19 @@ std::string choices_signature(const costs::Graph& graph, std::int32_t index, con
     writer.put(strategy.mesh_dims.size());
     for (const std::string& name : strategy.mesh_dims) writer.put_text(name);
   }
-  for (std::size_t dim = 0; dim < pin.at.size(); ++dim) {
-    if (!pin.at[dim]) continue;
+  writer.put(context.inputs_count);
+  writer.put(context.outputs_count);
+  writer.put(context.memory.size());
+  for (const PointUsage::Term& term : context.memory) {
+    writer.put(term.is_input);
+    writer.put(term.index);
+    writer.put(term.has_optimizer_state);
+    writer.put_meta(graph.meta(term.value));
+  }
+  for (std::size_t dim = 0; dim < context.pin.at.size(); ++dim) {
+    if (!context.pin.at[dim]) continue;
     writer.put(static_cast<std::uint8_t>(dim));
-    writer.put(pin.at[dim]->code());
+    writer.put(context.pin.at[dim]->code());
   }
   return writer.take();
 }

@@ -9,6 +9,7 @@
 #include "costs/redistribute.h"
 #include "costs/strategy.h"
 #include "engine/cost_network.h"
+#include "partition/point_usage.h"
 #include "partition/problem.h"
 
 namespace autopar::partition {
@@ -25,7 +26,7 @@ struct Port {
 /// What a node can choose from. Nodes of equal signature have equal choices.
 struct Choices {
   std::vector<costs::Strategy> strategies;
-  engine::Domain domain;      ///< value v is strategies[v]; costs in ps, usage in bytes for parameters
+  engine::Domain domain;      ///< value v is strategies[v]; costs in ps, usage in bytes per NodeContext::memory
   std::vector<Port> inputs;   ///< per Node::inputs
   std::vector<Port> outputs;  ///< per Node::outputs
   bool is_unknown = false;    ///< the op has no rule
@@ -33,16 +34,23 @@ struct Choices {
   PlacementList possible;
 };
 
+/// What decides about a node's choices beside the node itself.
+struct NodeContext {
+  Pin pin;                               ///< on the first output
+  std::vector<int> num_readers;          ///< per Node::outputs, how many phases read it
+  std::vector<PointUsage::Term> memory;  ///< rows of the domain's usage
+  bool inputs_count = false;             ///< as in PointUsage
+  bool outputs_count = false;
+};
+
 /// Prices the strategies of node `index`: those that the model declares for it, else its rule's, or replicated if the
-/// op has none; graph inputs can be Replicate or Shard. `pin` filters on the first output. Strategies that another can
-/// stand in for are left out (dominance.h), declared ones are not.
-/// `num_readers`: per Node::outputs, how many phases read it.
+/// op has none; graph inputs can be Replicate or Shard. Strategies that another can stand in for are left out
+/// (dominance.h), declared ones are not.
 Choices make_choices(const Problem& problem, const costs::Redistributor& redistributor, std::int32_t index,
-                     const Pin& pin, const std::vector<int>& num_readers);
+                     const NodeContext& context);
 
 /// All that make_choices looks at, as bytes: equal exactly if it would do the same.
-std::string choices_signature(const costs::Graph& graph, std::int32_t index, const Pin& pin,
-                              const std::vector<int>& num_readers);
+std::string choices_signature(const costs::Graph& graph, std::int32_t index, const NodeContext& context);
 
 /// The pin of each node: the user's, and those on gradients and mutations, which share their tensor's placements. Pins
 /// on mesh dims of one device are dropped: all placements are the same there. Throws PinError if two contradict.

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "costs/mesh.h"
+#include "partition/edge_tables.h"
 
 namespace autopar::partition {
 namespace {
@@ -82,10 +83,7 @@ Tie tie(const std::vector<Strategy>& first, const std::vector<Strategy>& second)
   for (const Strategy& strategy : first) made.first.push_back(states.at(strategy.one_dim));
   for (const Strategy& strategy : second) made.second.push_back(states.at(strategy.one_dim));
   made.can_hold = first.size() + second.size() > states.size();
-  made.table = {count, count, {}};
-  for (std::int32_t row = 0; row < count; ++row) {
-    for (std::int32_t col = 0; col < count; ++col) made.table.costs.push_back(row == col ? 0 : engine::kForbidden);
-  }
+  made.table = equality_table(count);
   return made;
 }
 

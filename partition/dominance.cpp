@@ -17,22 +17,24 @@ using engine::Cost;
 struct TensorStates {
   const RedistributeTable* times = nullptr;
   Cost weight = 1;
+  bool is_fixed = false;
   std::vector<int> state;
 };
 
 class Dominance {
  public:
   Dominance(const costs::Graph& graph, const costs::Node& node, const costs::Redistributor& redistributor,
-            const std::vector<int>& num_readers, const std::vector<Strategy>& strategies,
-            const std::vector<Cost>& prices)
+            const NodeContext& context, const std::vector<Strategy>& strategies, const std::vector<Cost>& prices)
       : prices_(prices) {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       inputs_.push_back(states(redistributor.table(graph.meta(node.inputs[i])), strategies, &Strategy::inputs, i));
+      inputs_.back().is_fixed = context.inputs_count;
     }
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
-      if (num_readers[o] == 0) continue;
+      if (context.num_readers[o] == 0) continue;
       outputs_.push_back(states(redistributor.table(*node.outputs[o]), strategies, &Strategy::outputs, o));
-      outputs_.back().weight = num_readers[o];
+      outputs_.back().weight = context.num_readers[o];
+      outputs_.back().is_fixed = context.outputs_count;
     }
   }
 
@@ -61,7 +63,7 @@ class Dominance {
  private:
   static TensorStates states(const RedistributeTable& times, const std::vector<Strategy>& strategies,
                              std::vector<Placements> Strategy::*side, std::size_t position) {
-    TensorStates result{&times, 1, {}};
+    TensorStates result{&times, 1, false, {}};
     std::vector<Placements> unknown;
     for (const Strategy& strategy : strategies) {
       const Placements& placements = (strategy.*side)[position];
@@ -81,7 +83,7 @@ class Dominance {
     const int a = tensor.state[from];
     const int b = tensor.state[to];
     if (a == b) return 0;
-    if (a < 0 || b < 0) return RedistributeTable::kUnreachable;
+    if (a < 0 || b < 0 || tensor.is_fixed) return RedistributeTable::kUnreachable;
     return tensor.times->time_ps(a, b) * tensor.weight;
   }
 
@@ -106,9 +108,8 @@ class Dominance {
 }  // namespace
 
 void drop_dominated(const costs::Graph& graph, const costs::Node& node, const costs::Redistributor& redistributor,
-                    const std::vector<int>& num_readers, std::vector<Strategy>& strategies,
-                    std::vector<engine::Cost>& prices) {
-  const std::vector<std::size_t> kept = Dominance(graph, node, redistributor, num_readers, strategies, prices).keep();
+                    const NodeContext& context, std::vector<Strategy>& strategies, std::vector<engine::Cost>& prices) {
+  const std::vector<std::size_t> kept = Dominance(graph, node, redistributor, context, strategies, prices).keep();
   for (std::size_t i = 0; i < kept.size(); ++i) {
     if (kept[i] == i) continue;
     strategies[i] = std::move(strategies[kept[i]]);

@@ -6,6 +6,7 @@
 #include "costs/redistribute.h"
 #include "costs/strategy.h"
 #include "engine/cost_network.h"
+#include "partition/choices.h"
 
 namespace autopar::partition {
 
@@ -14,10 +15,10 @@ namespace autopar::partition {
 /// a plan is no worse with it, whatever the neighbours choose. What is left keeps its order. Strategies that look the
 /// same from outside are a case of this.
 ///
-/// `prices`: compute time of each strategy. `num_readers`: for each output, how many phases read it; each would have
-/// the output redistributed for itself.
+/// `prices`: compute time of each strategy. Each phase that reads an output would have it redistributed for itself.
+/// Where the memory of the inputs or outputs counts, only a strategy that leaves them as they are stands in.
 void drop_dominated(const costs::Graph& graph, const costs::Node& node, const costs::Redistributor& redistributor,
-                    const std::vector<int>& num_readers, std::vector<costs::Strategy>& strategies,
+                    const NodeContext& context, std::vector<costs::Strategy>& strategies,
                     std::vector<engine::Cost>& prices);
 
 }  // namespace autopar::partition

@@ -46,6 +46,14 @@ engine::Table EdgeTables::make_table(const Key& key) const {
   return table;
 }
 
+engine::Table equality_table(std::int32_t num_states) {
+  engine::Table table{num_states, num_states, {}};
+  for (std::int32_t row = 0; row < num_states; ++row) {
+    for (std::int32_t col = 0; col < num_states; ++col) table.costs.push_back(row == col ? 0 : engine::kForbidden);
+  }
+  return table;
+}
+
 void EdgeTables::price() {
   // One task per tensor first: tables of one tensor would wait for each other while its paths are computed.
   tbb::parallel_for(std::size_t{0}, tensors_.size(), [&](std::size_t i) { redistributor_.table(*tensors_[i]); });

@@ -27,6 +27,9 @@ struct HashPlacementList {
 /// Placement lists by index, equal lists having equal indices.
 using PlacementLists = Interner<PlacementList, HashPlacementList>;
 
+/// Cost 0 for equal states, forbidden else.
+engine::Table equality_table(std::int32_t num_states);
+
 /// The redistribution tables that edges ask for. First all are asked for, then priced at once, in parallel.
 class EdgeTables {
  public:

@@ -2,7 +2,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "costs/memory.h"
 #include "partition/build_network.h"
+#include "partition/held_memory.h"
 #include "partition/model_network.h"
 
 namespace autopar::partition {
@@ -26,10 +28,11 @@ class PlanMaker {
     if (expected >= engine::kForbidden) throw std::logic_error("a plan is asked for of a forbidden assignment");
     plan_.mesh = problem_.mesh;
     plan_.memory_limit_bytes = problem_.pins.memory_limit_bytes;
-    plan_.parameter_bytes = engine::peak_usage(network_, assignment_);
     add_nodes();
     add_outputs();
     add_redistributions();
+    plan_.parameter_bytes = parameter_bytes();
+    check_memory();
     plan_.cost_ps = plan_.compute_ps + plan_.communication_ps;
     if (plan_.cost_ps != expected) {
       throw std::logic_error("the plan's parts cost " + std::to_string(plan_.cost_ps) + " ps, its assignment " +
@@ -67,32 +70,73 @@ class PlanMaker {
     }
   }
 
-  // Links come in the order that the plan wants: by value and phase, the copy, then its readers.
+  /// What the network counts at its time points is what the plan holds there.
+  void check_memory() {
+    const HeldMemory memory = held_memory(problem_, plan_);
+    for (std::size_t p = 0; p < impl_.time_points.size(); ++p) {
+      const std::int64_t counted = engine::usage_at(network_, assignment_, static_cast<std::int32_t>(p));
+      const std::int64_t held = memory.bytes[ix(impl_.time_points[p])];
+      if (counted == held) continue;
+      throw std::logic_error("the plan holds " + std::to_string(held) + " bytes at time point " +
+                             std::to_string(impl_.time_points[p]) + ", its assignment " + std::to_string(counted));
+    }
+    plan_.memory = plan_memory(problem_, plan_, memory);
+  }
+
+  /// Parameters, gradients and optimizer state.
+  std::int64_t parameter_bytes() const {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const costs::Node& node = problem_.graph.nodes[i];
+      if (node.role != costs::Role::kParameter) continue;
+      sum +=
+          costs::parameter_bytes(*node.outputs[0], plan_.nodes[i].outputs[0], problem_.mesh, problem_.pins.optimizer);
+    }
+    for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
+      const costs::GraphOutput& output = problem_.graph.outputs[i];
+      if (output.role != costs::OutputRole::kGradient) continue;
+      sum += costs::local_bytes(problem_.graph.meta(output.value), plan_.outputs[i], problem_.mesh);
+    }
+    return sum;
+  }
+
+  // Links come in the order that the plan wants: by value and phase what is saved, the copy, then its readers.
   void add_redistributions() {
-    std::size_t group = 0;  // the first entry of the current value and phase
+    plan_.saved.resize(impl_.uses.size());
+    for (const PhaseUses& uses : impl_.uses) {
+      plan_.copies.push_back(plan_.nodes[ix(uses.value.node)].outputs[ix(uses.value.output)]);
+    }
+    std::size_t group = 0;  // the first entry of the current value and phase that its readers can share
     bool is_moved = false;  // whether that entry makes the copy
-    for (std::size_t e = 0; e < impl_.links.size(); ++e) {
-      const ModelNetwork::Impl::Link& link = impl_.links[e];
+    for (std::size_t i = 0; i < impl_.links.size(); ++i) {
+      const ModelNetwork::Impl::Link& link = impl_.links[i];
       const PhaseUses& uses = impl_.uses[ix(link.uses)];
-      const engine::Edge& edge = network_.edges[e];
-      const costs::Placements& from = state(link.from_list, edge.project_u, edge.u);
-      const costs::Placements& to = state(link.to_list, edge.project_v, edge.v);
-      if (e == 0 || impl_.links[e - 1].uses != link.uses) {
+      const costs::Placements& from = state(link.from);
+      const costs::Placements& to = state(link.to);
+      if (i == 0 || impl_.links[i - 1].uses != link.uses) is_moved = false;
+      if (i == 0 || impl_.links[i - 1].uses != link.uses || impl_.links[i - 1].use == PointUsage::kSaved) {
         group = plan_.redistributions.size();
-        is_moved = false;
       }
-      if (link.use < 0) {
+      if (link.use == PointUsage::kSaved) {
+        plan_.saved[ix(link.uses)] = plan_.copies[ix(link.uses)] = to;
+        if (from != to) add_saved(uses, from, to);
+        group = plan_.redistributions.size();
+      } else if (link.use == PointUsage::kCopy) {
+        plan_.copies[ix(link.uses)] = to;
         is_moved = from != to;
         if (is_moved) add_entry(uses, from, to);
-        continue;
-      }
-      const Redistribution::Use& use = uses.uses[ix(link.use)];
-      if (from != to) {
-        entry_to(group, uses, from, to).uses.push_back(use);
+      } else if (from != to) {
+        entry_to(group, uses, from, to).uses.push_back(uses.uses[ix(link.use)]);
       } else if (is_moved) {
-        plan_.redistributions[group].uses.push_back(use);
+        plan_.redistributions[group].uses.push_back(uses.uses[ix(link.use)]);
       }
     }
+  }
+
+  void add_saved(const PhaseUses& uses, const costs::Placements& from, const costs::Placements& to) {
+    Redistribution& made = add_entry(uses, from, to);
+    made.phase = costs::Phase::kForward;
+    made.is_saved = true;
   }
 
   /// A new entry, or one of the group that does the same for free: then it can as well serve one more reader.
@@ -111,13 +155,14 @@ class PlanMaker {
     return sum;
   }
 
-  const costs::Placements& state(std::int32_t list, std::int32_t projection, std::int32_t variable) const {
-    return impl_.lists[ix(list)][ix(network_.projections[ix(projection)][ix(value_of(variable))])];
+  const costs::Placements& state(const ModelNetwork::Impl::LinkEnd& end) const {
+    return impl_.lists[ix(end.list)][ix(network_.projections[ix(end.projection)][ix(value_of(end.variable))])];
   }
 
   Redistribution& add_entry(const PhaseUses& uses, const costs::Placements& from, const costs::Placements& to) {
     const costs::RedistributeTable& table = redistributor_.table(problem_.graph.meta(uses.value));
-    Redistribution& made = plan_.redistributions.emplace_back(Redistribution{uses.value, uses.phase, from, to, {}, {}});
+    Redistribution& made =
+        plan_.redistributions.emplace_back(Redistribution{uses.value, uses.phase, from, to, {}, {}, false});
     made.steps = table.path(table.index_of(from), table.index_of(to));
     plan_.communication_ps += time_ps(made);
     return made;

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "costs/graph.h"
@@ -38,17 +41,46 @@ struct Redistribution {
   costs::Placements to;
   std::vector<costs::RedistributeStep> steps;
   std::vector<Use> uses;
+  /// Runs after the value's last forward use (phase is forward): `to` is what is kept of it for the backward.
+  bool is_saved = false;
+};
+
+/// What memory is for.
+enum class MemoryKind : std::uint8_t {
+  kParameters,
+  kOptimizer,  ///< its state, master weights included
+  kGradients,
+  kInputs,  ///< buffers and the batch
+  kSaved,   ///< made in the forward, needed in the backward
+  kTemporary,
+};
+inline constexpr std::size_t kNumMemoryKinds = 6;
+/// "parameters", "optimizer", "gradients", "inputs", "saved", "temporary".
+std::string_view memory_kind_name(MemoryKind kind);
+
+/// The memory of one device over a training step.
+struct PlanMemory {
+  std::vector<std::int64_t> node_bytes;  ///< per Graph::nodes: the most while the node reads and runs; graph inputs: 0
+  std::int64_t peak_bytes = 0;
+  std::int32_t peak_node = -1;                                ///< where that is first; -1: when all nodes have run
+  std::array<std::int64_t, kNumMemoryKinds> peak_parts = {};  ///< by MemoryKind
 };
 
 /// A complete plan with what it costs.
 struct Plan {
   costs::Mesh mesh;
-  std::vector<NodeChoice> nodes;                ///< per Graph::nodes
-  std::vector<costs::Placements> outputs;       ///< per Graph::outputs: what is handed out
-  std::vector<Redistribution> redistributions;  ///< in the order of the value's node, then phase, then first use
-  std::int64_t cost_ps = 0;                     ///< compute + communication
+  std::vector<NodeChoice> nodes;           ///< per Graph::nodes
+  std::vector<costs::Placements> outputs;  ///< per Graph::outputs: what is handed out
+  std::vector<Redistribution>
+      redistributions;  ///< in the order of the value's node, then reading phase, then first use
+  /// Per entry of collect_uses: the placements of the copy that all readers share (those that the value is given in, if
+  /// there is none), and of what is saved (if the search looked at that).
+  std::vector<costs::Placements> copies;
+  std::vector<std::optional<costs::Placements>> saved;
+  std::int64_t cost_ps = 0;  ///< compute + communication
   std::int64_t compute_ps = 0;
   std::int64_t communication_ps = 0;
+  PlanMemory memory;
   std::int64_t parameter_bytes = 0;  ///< parameters + gradients + optimizer state on one device
   std::int64_t memory_limit_bytes = 0;
 };

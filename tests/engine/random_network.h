@@ -38,11 +38,14 @@ inline CostNetwork random_network(std::uint32_t seed, const Shape& shape) {
       domain.levels[1].push_back(static_cast<std::int32_t>(x));
     }
     Variable variable{static_cast<std::int32_t>(network.domains.size()),
-                      static_cast<std::int32_t>(v * shape.num_segments / shape.num_variables), 0, 0};
-    if (shape.num_times > 0 && draw(0, 2) > 0) {
-      for (std::int64_t x = 0; x < size; ++x) domain.usage.push_back(draw(0, 30));
-      variable.start = static_cast<std::int32_t>(draw(0, shape.num_times - 1));
-      variable.end = static_cast<std::int32_t>(draw(variable.start + 1, shape.num_times));
+                      static_cast<std::int32_t>(v * shape.num_segments / shape.num_variables)};
+    const std::int64_t num_spans = shape.num_times > 0 ? draw(0, 2) : 0;
+    for (std::int64_t s = 0; s < num_spans; ++s) {
+      std::vector<std::int64_t>& usage = domain.usage.emplace_back();
+      for (std::int64_t x = 0; x < size; ++x) usage.push_back(draw(0, 30));
+      Span& span = variable.spans.emplace_back();
+      span.start = static_cast<std::int32_t>(draw(0, shape.num_times - 1));
+      span.end = static_cast<std::int32_t>(draw(span.start + 1, shape.num_times));
     }
     network.domains.push_back(std::move(domain));
     network.variables.push_back(variable);
@@ -76,8 +79,9 @@ inline CostNetwork random_network(std::uint32_t seed, const Shape& shape) {
   if (shape.num_times > 0) {
     std::int64_t most = 0;
     for (std::int32_t v = 0; v < network.num_variables(); ++v) {
-      const std::vector<std::int64_t>& usage = network.domain(v).usage;
-      if (!usage.empty()) most += *std::max_element(usage.begin(), usage.end());
+      for (const std::vector<std::int64_t>& usage : network.domain(v).usage) {
+        most += *std::max_element(usage.begin(), usage.end());
+      }
     }
     network.usage_limit = most * shape.percent_limit / 100;
   }

@@ -17,6 +17,7 @@ from .errors import ExportError
 from .model_file import DTYPES, KeyMaker, refs_in
 from .regions import BACKWARD, CONSTRAIN, FORWARD
 from .strategy import declared_strategies, has_rule
+from .views import repeat_views
 
 Json = dict[str, Any]
 COLLECTIVES = ("_c10d_functional.", "_c10d_functional_autograd.", "c10d.", "_dtensor.")
@@ -57,7 +58,8 @@ class _Lowering:
             raise ExportError("the loss is a parameter or an argument, or a view of one, so there is nothing to train")
         _mark_targets(self._inputs, self._nodes)
         constraints = {"nodes": self._pins} if self._pins else {}
-        return {"inputs": self._inputs, "nodes": self._nodes, "outputs": outputs, "constraints": constraints}
+        nodes = repeat_views(self._nodes)
+        return {"inputs": self._inputs, "nodes": nodes, "outputs": outputs, "constraints": constraints}
 
     def _add_input(self, node: fx.Node, key: str, role: str, name: str) -> None:
         self._refs[node] = {"ref": key}

@@ -99,6 +99,7 @@ class Plan:
     cost_ps: int
     gap: float
     parameter_bytes: int
+    peak_bytes: int
     parameters: Mapping[str, Placements]
     nodes: Mapping[str, NodePlan]
     redistributions: Sequence[Redistribution]
@@ -119,7 +120,8 @@ class Plan:
         lines = [
             f"{self.model_name} on a mesh of {mesh} ({self.cluster})",
             f"predicted step {self.cost_ps / 1e9:.3f} ms, {proof}; "
-            f"{self.parameter_bytes / 2**20:.1f} MiB per device for parameters, gradients and optimizer state",
+            f"{self.peak_bytes / 2**20:.1f} MiB per device, {self.parameter_bytes / 2**20:.1f} MiB of it for parameters, "
+            "gradients and optimizer state",
             "parameters",
         ]
         for placed, names in _fold_names(self.parameters).items():
@@ -210,6 +212,7 @@ class _Reader:
             cost_ps=self.get(result, "result", "cost_ps", int),
             gap=float(self.get(result, "result", "gap", (int, float))),
             parameter_bytes=self.get(totals, "totals", "parameter_bytes", int),
+            peak_bytes=self.get(self.get(totals, "totals", "peak", dict), "totals.peak", "bytes", int),
             parameters={name: self.placements(placed, f"parameters.{name}") for name, placed in parameters.items()},
             nodes={key: self.node(node, key) for key, node in self.get(root, "", "nodes", dict).items()},
             redistributions=[self.redistribution(one, index) for index, one in enumerate(redistributions)],

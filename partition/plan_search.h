@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "costs/redistribute.h"
+#include "engine/comm.h"
+#include "engine/solve.h"
+#include "partition/build_network.h"
+#include "partition/held_memory.h"
+#include "partition/plan.h"
+#include "partition/problem.h"
+
+namespace autopar::partition {
+
+/// A problem with what does not change while plans are searched for.
+struct PlanSearchInput {
+  const Problem& problem;
+  const costs::Redistributor& redistributor;
+  const ModelNetwork& first;  ///< build_network(problem, redistributor)
+  /// If given, makes the network that is solved in place of the model's: same variables and edges, other costs.
+  std::function<engine::CostNetwork(const engine::CostNetwork&)> reprice;
+};
+
+struct PlanSearchResult {
+  engine::Solution solution;              ///< of the last network that was solved; `bound` holds for the problem
+  std::optional<Plan> plan;               ///< within the memory limit
+  HeldMemory memory;                      ///< of `plan`
+  std::vector<std::int32_t> time_points;  ///< that the last network looked at
+};
+
+/// Searches for the plan of least cost within the memory limit, on all ranks; rank 0 calls this.
+///
+/// Memory is looked at lazily (cutting planes): first no time point is, then, as long as the best plan exceeds the
+/// limit somewhere, the network is built again with the highest peaks. Each network allows all plans that the problem
+/// allows, so its bound holds, and a best plan that fits is optimal.
+PlanSearchResult search_plan(const PlanSearchInput& input, const engine::Options& options, engine::Comm& comm,
+                             const std::function<void(const engine::Progress&)>& progress = {});
+
+/// What the other ranks do meanwhile.
+void help_search_plan(engine::Comm& comm);
+
+}  // namespace autopar::partition

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "costs/graph.h"
+#include "partition/holdings.h"
+#include "partition/uses.h"
+
+namespace autopar::partition {
+
+/// What takes memory at some chosen time points, by the choice that decides how much. Spans count these points, not
+/// time points: [0, 2) are the first two of them.
+struct PointUsage {
+  /// A tensor of the size of `value`, with the placements of one of a node's inputs or outputs.
+  struct Term {
+    costs::ValueRef value;
+    bool is_input = false;
+    std::int32_t index = 0;
+    engine::Span points;
+    bool has_optimizer_state = false;  ///< a parameter
+  };
+  /// A link between a tensor and one that may be made from it by a redistribution: (entry of uses, its use; kCopy or
+  /// kSaved for those tensors).
+  using Link = std::pair<std::int32_t, std::int32_t>;
+  static constexpr std::int32_t kCopy = -1;
+  static constexpr std::int32_t kSaved = -2;
+  struct Moved {
+    std::vector<engine::Span> tensor;  ///< when the tensor counts, if it is moved
+    std::vector<engine::Span> making;  ///< when the buffers of the redistribution count
+  };
+
+  std::vector<std::vector<Term>> nodes;            ///< per Graph::nodes
+  std::vector<std::vector<engine::Span>> copies;   ///< per entry of uses
+  std::vector<std::vector<engine::Span>> saved;    ///< per entry of uses
+  std::vector<std::vector<engine::Span>> outputs;  ///< per Graph::outputs, of those with placements of their own
+  std::map<Link, Moved> moved;
+  std::vector<char> is_saved;  ///< per entry of uses: at some of the points the value is held only to be saved
+  /// Per Graph::nodes: the memory of what it gives, or gets, counts, so that strategies compare in more than time.
+  std::vector<char> outputs_count;
+  std::vector<char> inputs_count;
+};
+
+/// `points`: time points, ascending.
+PointUsage find_point_usage(const costs::Graph& graph, const Timeline& timeline, const std::vector<PhaseUses>& uses,
+                            const std::vector<std::int32_t>& points);
+
+}  // namespace autopar::partition
