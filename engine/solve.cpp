@@ -27,7 +27,7 @@ constexpr std::size_t kSmallestBlock = 16;
 constexpr std::size_t kLargestBlock = 64;
 constexpr std::size_t kBlockRows = 20'000;
 
-/// Thrown when the time limit comes.
+/// Thrown when a limit comes.
 struct OutOfTime {};
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -85,7 +85,9 @@ class Solver {
     if (!part) return;
     if (!part->core->capacity().empty()) search_among_roundings(*part);
     std::int32_t widest = -1;
-    if (!search_margins(*part, root, widest)) branch(*part, widest);
+    if (search_margins(*part, root, widest)) return;
+    if (solution_.stats.branch_nodes == options_.max_branch_nodes) throw OutOfTime{};
+    branch(*part, widest);
   }
 
   /// Searches within growing margins above the part's bound, until something is found or the incumbent is reached.

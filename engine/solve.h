@@ -17,13 +17,15 @@ struct Options {
   double time_limit_s = 0;                      ///< 0: none
   int threads = 0;                              ///< TBB threads of this rank; 0: all cores
   std::size_t max_rows = std::size_t{1} << 20;  ///< of one relation in memory; above it the search branches
+  /// So often; then it stops, as at a time limit, but at the same place on every machine. Negative: any number.
+  std::int64_t max_branch_nodes = -1;
 };
 
 enum class Status : std::uint8_t {
   kOptimal,       ///< proven, within the asked gap
-  kLimitReached,  ///< the time limit came: best so far, with its gap
+  kLimitReached,  ///< a limit came: best so far, with its gap
   kInfeasible,    ///< proven: no assignment is allowed
-  kNoSolution,    ///< the time limit came before any was found
+  kNoSolution,    ///< a limit came before any was found
 };
 
 /// What the search is doing, for a progress line. Called on rank 0's communicating thread.

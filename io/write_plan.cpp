@@ -29,14 +29,14 @@ class PlanWriter {
   PlanWriter(const partition::Problem& problem, const partition::Plan& plan)
       : problem_(problem), plan_(plan), graph_(problem.graph) {}
 
-  std::string write(const engine::Solution& solution, const PlanSource& source, const std::optional<RunInfo>& run) {
-    write_head(solution, source);
+  std::string write(const PlanResult& result, const PlanSource& source, const std::optional<RunInfo>& run) {
+    write_head(result, source);
     write_totals();
     write_parameters(source);
     write_nodes();
     write_redistributions();
     write_outputs();
-    if (run) write_run(solution.stats, *run);
+    if (run) write_run(result.stats, *run);
     put("\n}}\n");
     return fmt::to_string(buffer_);
   }
@@ -75,7 +75,7 @@ class PlanWriter {
     put("\"value\": {}, \"output\": {}", quoted(graph_.nodes[static_cast<std::size_t>(value.node)].key), value.output);
   }
 
-  void write_head(const engine::Solution& solution, const PlanSource& source) {
+  void write_head(const PlanResult& result, const PlanSource& source) {
     put("{{\n\"format\": \"autopar-plan\",\n\"version\": 1,\n\"producer\": {},\n", quoted(source.producer));
     put("\"model\": {{\"name\": {}, \"graph_hash\": {}, \"hash\": {}}},\n", quoted(graph_.name), quoted(graph_.hash),
         quoted(source.model_hash));
@@ -85,8 +85,8 @@ class PlanWriter {
         quoted(source.cluster_hash));
     put("\"constraints_hash\": {},\n", source.constraints_hash.empty() ? "null" : quoted(source.constraints_hash));
     put("\"result\": {{\"status\": \"{}\", \"cost_ps\": {}, \"bound_ps\": {}, \"gap\": {:.6g}}},\n",
-        source.is_random ? "random" : status_name(solution.status), solution.cost, solution.bound,
-        relative_gap(solution));
+        source.is_random ? "random" : status_name(result.status), plan_.cost_ps, result.bound,
+        relative_gap(plan_.cost_ps, result.bound));
   }
 
   void write_totals() {
@@ -130,6 +130,9 @@ class PlanWriter {
   }
 
   void write_nodes() {
+    put("\"recompute\": ");
+    put_strings(plan_.recomputed);
+    put(",\n");
     put("\"nodes\": {{\n");
     std::size_t index = 0;
     put_list(plan_.nodes, ",\n", [&](const partition::NodeChoice& choice) {
@@ -252,14 +255,13 @@ class PlanWriter {
 
 std::string_view status_name(engine::Status status) { return kStatusNames[static_cast<std::size_t>(status)]; }
 
-double relative_gap(const engine::Solution& solution) {
-  if (solution.cost <= solution.bound) return 0;
-  return static_cast<double>(solution.cost - solution.bound) / static_cast<double>(solution.cost);
+double relative_gap(engine::Cost cost, engine::Cost bound) {
+  return cost <= bound ? 0 : static_cast<double>(cost - bound) / static_cast<double>(cost);
 }
 
-std::string format_plan(const partition::Problem& problem, const partition::Plan& plan,
-                        const engine::Solution& solution, const PlanSource& source, const std::optional<RunInfo>& run) {
-  return PlanWriter(problem, plan).write(solution, source, run);
+std::string format_plan(const partition::Problem& problem, const partition::Plan& plan, const PlanResult& result,
+                        const PlanSource& source, const std::optional<RunInfo>& run) {
+  return PlanWriter(problem, plan).write(result, source, run);
 }
 
 }  // namespace autopar::io

@@ -33,12 +33,19 @@ struct RunInfo {
 /// "optimal", "limit_reached", "infeasible", "no_solution".
 std::string_view status_name(engine::Status status);
 
-/// (cost - bound) / cost, 0 if both are equal. Requires: the solution has an assignment.
-double relative_gap(const engine::Solution& solution);
+/// What is known of a plan's place among all.
+struct PlanResult {
+  engine::Status status = engine::Status::kOptimal;
+  engine::Cost bound = 0;  ///< no plan costs less
+  engine::Stats stats;
+};
+
+/// (cost - bound) / cost, 0 if both are equal.
+double relative_gap(engine::Cost cost, engine::Cost bound);
 
 /// The text of plan.json (docs/plan-json.md): one line per node and redistribution, in the graph's order, so that plans
 /// can be compared line by line. Without `run` it is byte-identical for equal input, however the plan was found.
-std::string format_plan(const partition::Problem& problem, const partition::Plan& plan,
-                        const engine::Solution& solution, const PlanSource& source, const std::optional<RunInfo>& run);
+std::string format_plan(const partition::Problem& problem, const partition::Plan& plan, const PlanResult& result,
+                        const PlanSource& source, const std::optional<RunInfo>& run);
 
 }  // namespace autopar::io

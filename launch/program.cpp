@@ -82,7 +82,7 @@ class Rank0 {
   }
 
   Verdict search(engine::Comm& comm) {
-    partition::PlanSearchInput input{task_->problem, *task_->redistributor, task_->model, {}};
+    partition::PlanSearchInput input{task_->problem, *task_->redistributor, task_->model};
     engine::Options options = arguments_.engine;
     if (arguments_.random_plan) {
       const std::uint64_t seed = *arguments_.random_plan;
@@ -98,23 +98,16 @@ class Rank0 {
 
  private:
   Verdict finish(const partition::PlanSearchResult& found, double solve_s) {
-    engine::Solution solution = found.solution;
-    if (solution.status == engine::Status::kInfeasible) {
+    if (found.status == engine::Status::kInfeasible) {
       return fail(kExitInfeasible, explain_infeasible(task_->problem));
     }
     if (!found.plan) {
       return fail(kExitNoSolution, "the time limit came before a plan was found");
     }
     const partition::Plan& plan = *found.plan;
-    if (arguments_.random_plan) {
-      solution.cost = plan.cost_ps;
-      solution.bound = 0;
-    }
-    if (plan.cost_ps != solution.cost) {
-      throw std::logic_error(fmt::format("the plan costs {} ps, the search found {}", plan.cost_ps, solution.cost));
-    }
+    const io::PlanResult outcome{found.status, arguments_.random_plan ? 0 : found.bound, found.stats};
     const io::RunInfo run{ranks_, num_threads(), task_->read_s, task_->build_s, solve_s};
-    const std::string text = io::format_plan(task_->problem, plan, solution, task_->source,
+    const std::string text = io::format_plan(found.problem, plan, outcome, task_->source,
                                              arguments_.reproducible ? std::nullopt : std::optional(run));
     try {
       io::write_file(arguments_.output, text);
@@ -123,9 +116,9 @@ class Rank0 {
     }
     if (!arguments_.quiet) {
       if (arguments_.random_plan) fmt::print("A random plan (seed {}), not a good one\n", *arguments_.random_plan);
-      fmt::print("{}\nPlan written to {}\n", summary(task_->problem, plan, solution, run), arguments_.output);
+      fmt::print("{}\nPlan written to {}\n", summary(found.problem, plan, outcome, run), arguments_.output);
     }
-    const bool is_done = arguments_.random_plan || solution.status == engine::Status::kOptimal;
+    const bool is_done = arguments_.random_plan || found.status == engine::Status::kOptimal;
     return {true, is_done ? kExitOptimal : kExitLimitReached};
   }
 

@@ -42,7 +42,8 @@ std::string short_dtype(costs::DType dtype) {
   return name;
 }
 
-std::string head(const partition::Problem& problem, const engine::Solution& solution, const io::RunInfo& run) {
+std::string head(const partition::Problem& problem, engine::Cost cost, const io::PlanResult& result,
+                 const io::RunInfo& run) {
   std::string dims;
   for (std::size_t i = 0; i < problem.mesh.shape.size(); ++i) {
     dims += fmt::format("{}{}={}", i > 0 ? ", " : "", problem.mesh.dim_names[i], problem.mesh.shape[i]);
@@ -50,14 +51,14 @@ std::string head(const partition::Problem& problem, const engine::Solution& solu
   std::string text = fmt::format("{} on {} devices ({}) of {} ({})\n\n", problem.graph.name, problem.mesh.num_devices(),
                                  dims, problem.cluster.name, problem.cluster.device.name);
   std::string proof = "proven optimal";
-  if (solution.cost > solution.bound) {
-    const std::string limit = solution.status == engine::Status::kOptimal ? "" : "time limit reached, ";
-    proof = solution.bound <= 0 ? limit + "no lower bound yet"
-                                : fmt::format("{}at most {:.3g}% above the optimum", limit,
-                                              100 * static_cast<double>(solution.cost - solution.bound) /
-                                                  static_cast<double>(solution.bound));
+  if (cost > result.bound) {
+    const std::string limit = result.status == engine::Status::kOptimal ? "" : "not proven optimal, ";
+    proof = result.bound <= 0
+                ? limit + "no lower bound yet"
+                : fmt::format("{}at most {:.3g}% above the optimum", limit,
+                              100 * static_cast<double>(cost - result.bound) / static_cast<double>(result.bound));
   }
-  text += fmt::format("Predicted step  {}, {}\n", time_text(solution.cost), proof);
+  text += fmt::format("Predicted step  {}, {}\n", time_text(cost), proof);
   text += fmt::format("Search          {:.2f} s ({} rank{}, {} thread{} each; reading {:.2f} s, pricing {:.2f} s)\n",
                       run.solve_s, run.ranks, run.ranks == 1 ? "" : "s", run.threads, run.threads == 1 ? "" : "s",
                       run.read_s, run.build_s);
@@ -119,9 +120,9 @@ std::string memory(const costs::Graph& graph, const partition::Plan& plan) {
 
 }  // namespace
 
-std::string summary(const partition::Problem& problem, const partition::Plan& plan, const engine::Solution& solution,
+std::string summary(const partition::Problem& problem, const partition::Plan& plan, const io::PlanResult& result,
                     const io::RunInfo& run) {
-  std::string text = head(problem, solution, run);
+  std::string text = head(problem, plan.cost_ps, result, run);
   const double total = std::max(1.0, static_cast<double>(plan.cost_ps));
   text += fmt::format("Time            {} compute ({:.1f}%), {} communication ({:.1f}%)\n", time_text(plan.compute_ps),
                       100 * static_cast<double>(plan.compute_ps) / total, time_text(plan.communication_ps),

@@ -12,7 +12,7 @@
 namespace autopar::launch {
 
 /// The plan as a person reads it: times, communication, memory, parameters, and what each mesh dim does.
-std::string summary(const partition::Problem& problem, const partition::Plan& plan, const engine::Solution& solution,
+std::string summary(const partition::Problem& problem, const partition::Plan& plan, const io::PlanResult& result,
                     const io::RunInfo& run);
 
 /// One warning per op that has no sharding rule.

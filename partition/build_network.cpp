@@ -56,9 +56,21 @@ struct Template {
   std::vector<EdgeEnd> outputs;
 };
 
-/// A variable whose values are the placements of one list: a copy, what is saved, or an output.
+/// A variable whose values are the placements of one list: a copy or an output.
 struct PlacementVariable {
   std::int32_t list = -1;
+  std::int32_t variable = -1;
+};
+
+/// How a value is there for the backward: kept from the forward, or made again by an optional node, or not at all. Each
+/// of its neighbours sees its own side of that: the producer what is kept, the optional node what it makes, readers
+/// either.
+struct SavedVariable {
+  EdgeEnd kept;
+  EdgeEnd again;
+  EdgeEnd read;
+  std::int32_t domain = -1;
+  std::vector<engine::Span> spans;
   std::int32_t variable = -1;
 };
 
@@ -76,21 +88,24 @@ struct PairVariable {
 /// Builds the network in steps, each over the whole graph.
 class Builder {
  public:
-  Builder(const Problem& problem, const costs::Redistributor& redistributor, std::vector<std::int32_t> time_points)
+  Builder(const Problem& problem, const costs::Redistributor& redistributor, const BuildOptions& options)
       : problem_(problem),
         graph_(problem.graph),
         redistributor_(redistributor),
+        options_(options),
+        timeline_(Timeline::of(problem.graph)),
         tables_(redistributor, lists_),
         impl_(std::make_shared<ModelNetwork::Impl>()) {
-    impl_->time_points = std::move(time_points);
+    impl_->time_points = options.time_points;
   }
 
   ModelNetwork run() {
     impl_->uses = collect_uses(graph_);
-    usage_ = find_point_usage(graph_, Timeline::of(graph_), impl_->uses, impl_->time_points);
+    usage_ = find_point_usage(graph_, timeline_, impl_->uses, impl_->time_points);
     make_templates();
     choose_output_states();
     choose_copy_states();
+    choose_saved_states();
     make_pairs();
     number_variables();
     add_edges();
@@ -133,11 +148,13 @@ class Builder {
     std::vector<NodeContext> contexts;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       contexts.push_back({pins[i], std::vector<int>(graph_.nodes[i].outputs.size()), usage_.nodes[i],
-                          usage_.inputs_count[i] != 0, usage_.outputs_count[i] != 0});
+                          usage_.inputs_count[i] != 0, usage_.outputs_count[i] != 0, is_optional(i)});
     }
     for (const PhaseUses& uses : impl_->uses) ++contexts[ix(uses.value.node)].num_readers[ix(uses.value.output)];
     return contexts;
   }
+
+  bool is_optional(std::size_t node) const { return !options_.is_optional.empty() && options_.is_optional[node] != 0; }
 
   void check_choices(const Node& first, const Pin& pin, const Choices& choices) const {
     if (!choices.strategies.empty()) return;
@@ -206,41 +223,140 @@ class Builder {
     return of < 0 ? outputs_[ix(use.node)].list : node_template(of).outputs[0].list;
   }
 
-  /// A value with several readers in a phase gets a copy: what the producer gives or any reader wants. What is saved of
-  /// a value may be one of these, or in more pieces than any of them.
+  /// The lists of what a value is given as and of what its readers in a phase want.
+  std::vector<std::int32_t> lists_around(const PhaseUses& uses) const {
+    std::vector<std::int32_t> lists = {node_template(uses.value.node).outputs[ix(uses.value.output)].list};
+    for (const Redistribution::Use& use : uses.uses) lists.push_back(wanted_list(use));
+    std::sort(lists.begin(), lists.end());
+    lists.erase(std::unique(lists.begin(), lists.end()), lists.end());
+    return lists;
+  }
+
+  std::set<costs::Placements> joined(const std::vector<std::int32_t>& lists) const {
+    std::set<costs::Placements> states;
+    for (const std::int32_t list : lists) states.insert(lists_[list].begin(), lists_[list].end());
+    return states;
+  }
+
+  /// A value with several readers in a phase gets a copy: what the producer gives or any reader wants.
   void choose_copy_states() {
-    std::map<std::pair<std::vector<std::int32_t>, const costs::RedistributeTable*>, std::int32_t> known;
-    for (std::size_t i = 0; i < impl_->uses.size(); ++i) {
-      const PhaseUses& uses = impl_->uses[i];
+    std::map<std::vector<std::int32_t>, std::int32_t> known;
+    for (const PhaseUses& uses : impl_->uses) {
       PlacementVariable& copy = copies_.emplace_back();
-      PlacementVariable& saved = saved_.emplace_back();
-      const bool is_saved = usage_.is_saved[i] != 0;
-      if (uses.uses.size() < 2 && !is_saved) continue;
-      std::vector<std::int32_t> sources = {node_template(uses.value.node).outputs[ix(uses.value.output)].list};
-      for (const Redistribution::Use& use : uses.uses) sources.push_back(wanted_list(use));
-      std::sort(sources.begin(), sources.end());
-      sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
-      if (uses.uses.size() > 1) copy.list = joined(known, sources, nullptr);
-      if (is_saved) saved.list = joined(known, sources, &redistributor_.table(graph_.meta(uses.value)));
+      if (uses.uses.size() < 2) continue;
+      const std::vector<std::int32_t> lists = lists_around(uses);
+      const auto [entry, is_new] = known.try_emplace(lists, -1);
+      if (is_new) {
+        const std::set<costs::Placements> states = joined(lists);
+        entry->second = lists_.add(PlacementList(states.begin(), states.end()));
+      }
+      copy.list = entry->second;
     }
   }
 
-  /// The list of all placements in `sources`; with `table`, also those that cut what they leave whole.
-  std::int32_t joined(
-      std::map<std::pair<std::vector<std::int32_t>, const costs::RedistributeTable*>, std::int32_t>& known,
-      const std::vector<std::int32_t>& sources, const costs::RedistributeTable* table) {
-    const auto [entry, is_new] = known.try_emplace({sources, table}, -1);
-    if (!is_new) return entry->second;
-    std::set<costs::Placements> states;
-    for (const std::int32_t list : sources) states.insert(lists_[list].begin(), lists_[list].end());
-    if (table != nullptr) {
-      for (const costs::Placements& cut : table->states()) {
-        const auto is_made_by_cutting = [&](const costs::Placements& from) { return cuts_more(from, cut); };
-        if (is_canonical(cut) && std::any_of(states.begin(), states.end(), is_made_by_cutting)) states.insert(cut);
+  // ---- what is saved for the backward ----
+
+  void choose_saved_states() {
+    std::map<std::tuple<std::vector<std::int32_t>, std::int32_t, const costs::RedistributeTable*, std::size_t>,
+             SavedVariable>
+        known;
+    for (std::size_t i = 0; i < impl_->uses.size(); ++i) {
+      SavedVariable& saved = saved_.emplace_back();
+      if (usage_.is_saved[i] == 0) continue;
+      const costs::ValueRef value = impl_->uses[i].value;
+      const std::vector<std::int32_t> lists = lists_around(impl_->uses[i]);
+      const std::int32_t again = again_of(value.node);
+      const std::int32_t made_list = again < 0 ? -1 : node_template(again).outputs[ix(value.output)].list;
+      std::size_t num_before = 0;  // spans before the value is made again
+      const std::vector<engine::Span> spans = saved_spans_of(i, again, num_before);
+      const auto key =
+          std::tuple(lists, made_list, &redistributor_.table(graph_.meta(value)), spans.size() * 64 + num_before);
+      const auto [entry, is_new] = known.try_emplace(key, SavedVariable{});
+      if (is_new) entry->second = make_saved(graph_.meta(value), lists, made_list, spans.size(), num_before);
+      saved = entry->second;
+      saved.spans = spans;
+    }
+  }
+
+  std::int32_t again_of(std::int32_t node) const { return options_.again.empty() ? -1 : options_.again[ix(node)]; }
+
+  /// When what is saved of a value is held: before node `again` has run, and from then on.
+  std::vector<engine::Span> saved_spans_of(std::size_t uses, std::int32_t again, std::size_t& num_before) const {
+    std::vector<engine::Span> before;
+    std::vector<engine::Span> behind;
+    const std::vector<std::int32_t>& points = impl_->time_points;
+    const auto made =
+        again < 0 ? points.end() : std::lower_bound(points.begin(), points.end(), timeline_.run_time(again));
+    const auto cut = static_cast<std::int32_t>(made - points.begin());
+    for (const engine::Span& span : usage_.saved[uses]) {
+      if (span.start < cut) before.push_back({span.start, std::min(span.end, cut)});
+      if (span.end > cut) behind.push_back({std::max(span.start, cut), span.end});
+    }
+    num_before = before.size();
+    before.insert(before.end(), behind.begin(), behind.end());
+    return before;
+  }
+
+  /// What is saved may be what the producer gives or a reader wants, or in more pieces than any of these.
+  SavedVariable make_saved(const costs::TensorMeta& tensor, const std::vector<std::int32_t>& lists,
+                           std::int32_t made_list, std::size_t num_spans, std::size_t num_before) {
+    std::set<costs::Placements> kept = joined(lists);
+    kept.erase(not_there());
+    std::set<costs::Placements> cuts;
+    for (const costs::Placements& cut : redistributor_.table(tensor).states()) {
+      const auto is_made_by_cutting = [&](const costs::Placements& from) { return cuts_more(from, cut); };
+      if (is_canonical(cut) && std::any_of(kept.begin(), kept.end(), is_made_by_cutting)) cuts.insert(cut);
+    }
+    kept.insert(cuts.begin(), cuts.end());
+    struct State {
+      costs::Placements kept;
+      costs::Placements again;
+      std::int32_t kind = 0;
+    };
+    std::vector<State> states;
+    for (const costs::Placements& placements : kept) states.push_back({placements, not_there(), 0});
+    if (made_list >= 0) {
+      for (const costs::Placements& placements : lists_[made_list]) {
+        if (placements != not_there()) states.push_back({not_there(), placements, 1});
       }
     }
-    entry->second = lists_.add(PlacementList(states.begin(), states.end()));
-    return entry->second;
+    if (!options_.is_optional.empty()) states.push_back({not_there(), not_there(), 2});
+
+    PlacementList as_read;
+    engine::Domain domain;
+    domain.costs.resize(states.size());
+    domain.usage.resize(num_spans);
+    std::vector<std::int32_t>& kinds = domain.levels.emplace_back();
+    for (const State& state : states) {
+      as_read.push_back(state.kind == 0 ? state.kept : state.again);
+      kinds.push_back(state.kind);
+      const std::int64_t bytes = state.kind == 2 ? 0 : costs::local_bytes(tensor, as_read.back(), problem_.mesh);
+      for (std::size_t s = 0; s < num_spans; ++s)
+        domain.usage[s].push_back(state.kind == 1 && s < num_before ? 0 : bytes);
+    }
+    for (std::vector<std::int32_t>& level : placement_levels(as_read, problem_.mesh.rank())) {
+      domain.levels.push_back(std::move(level));
+    }
+    SavedVariable made;
+    made.read = side(as_read);
+    PlacementList one_side;
+    for (const State& state : states) one_side.push_back(state.kept);
+    made.kept = side(one_side);
+    one_side.clear();
+    for (const State& state : states) one_side.push_back(state.again);
+    made.again = side(one_side);
+    made.domain = domains_.add(std::move(domain));
+    return made;
+  }
+
+  /// An end of edges for a variable whose values show these placements.
+  EdgeEnd side(const PlacementList& shown) {
+    const std::set<costs::Placements> states(shown.begin(), shown.end());
+    engine::Projection projection;
+    for (const costs::Placements& placements : shown) {
+      projection.push_back(static_cast<std::int32_t>(std::distance(states.begin(), states.find(placements))));
+    }
+    return {-1, lists_.add(PlacementList(states.begin(), states.end())), projections_.add(std::move(projection))};
   }
 
   /// Whether `cut` is `whole` with shards where that is replicated: a local slice makes it.
@@ -259,6 +375,8 @@ class Builder {
         known;
     for (const auto& [link, moved] : usage_.moved) {
       const auto [from, to] = lists_of(link);
+      // A bound is needed of what is optional, not a plan: what its redistributions take is left out.
+      if (may_be_missing(from) || may_be_missing(to)) continue;
       const costs::TensorMeta& tensor = graph_.meta(impl_->uses[ix(link.first)].value);
       const auto [entry, is_new] = known.try_emplace(
           {from, to, moved.tensor.size(), moved.making.size(), &redistributor_.table(tensor)}, PairVariable{});
@@ -271,13 +389,18 @@ class Builder {
     }
   }
 
+  bool may_be_missing(std::int32_t list) const {
+    return std::binary_search(lists_[list].begin(), lists_[list].end(), not_there());
+  }
+
   /// The placement lists at the ends of a link; -1: a tensor handed out as it came in.
   std::pair<std::int32_t, std::int32_t> lists_of(const PointUsage::Link& link) const {
     const auto& [group, use] = link;
     const PhaseUses& uses = impl_->uses[ix(group)];
     const std::int32_t given = node_template(uses.value.node).outputs[ix(uses.value.output)].list;
-    if (use == PointUsage::kSaved) return {given, saved_[ix(group)].list};
-    const std::int32_t kept = saved_[ix(group)].list >= 0 ? saved_[ix(group)].list : given;
+    const SavedVariable& saved = saved_[ix(group)];
+    if (use == PointUsage::kSaved) return {given, saved.kept.list};
+    const std::int32_t kept = saved.domain >= 0 ? saved.read.list : given;
     if (use == PointUsage::kCopy) return {kept, copies_[ix(group)].list};
     return {copies_[ix(group)].list >= 0 ? copies_[ix(group)].list : kept, wanted_list(uses.uses[ix(use)])};
   }
@@ -359,7 +482,8 @@ class Builder {
       add(value.node, ++rank, list_domain(own.list, graph_.meta(value), spans.size()), own.variable, spans);
     };
     for (std::size_t i = 0; i < copies_.size(); ++i) {
-      add_placements(saved_[i], impl_->uses[i].value, usage_.saved[i]);
+      SavedVariable& saved = saved_[i];
+      if (saved.domain >= 0) add(impl_->uses[i].value.node, ++rank, saved.domain, saved.variable, saved.spans);
       add_placements(copies_[i], impl_->uses[i].value, usage_.copies[i]);
     }
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
@@ -400,7 +524,7 @@ class Builder {
       domain.costs.resize(lists_[list].size());
       std::vector<std::int64_t> bytes;
       for (const costs::Placements& placements : lists_[list]) {
-        bytes.push_back(costs::local_bytes(tensor, placements, problem_.mesh));
+        bytes.push_back(placements == not_there() ? 0 : costs::local_bytes(tensor, placements, problem_.mesh));
       }
       domain.usage.assign(num_spans, bytes);
       domain.levels = placement_levels(lists_[list], problem_.mesh.rank());
@@ -435,16 +559,31 @@ class Builder {
     for (std::size_t i = 0; i < impl_->uses.size(); ++i) {
       const PhaseUses& uses = impl_->uses[i];
       EdgeEnd source = producer_end(uses.value);
-      for (const auto& [own, use] : {std::pair{&saved_[i], PointUsage::kSaved}, {&copies_[i], PointUsage::kCopy}}) {
-        if (own->list < 0) continue;
-        const EdgeEnd made = end_of(*own);
-        add_link(i, use, source, made);
-        source = made;
+      if (saved_[i].domain >= 0) source = add_saved(i, source);
+      if (copies_[i].list >= 0) {
+        const EdgeEnd copy = end_of(copies_[i]);
+        add_link(i, PointUsage::kCopy, source, copy);
+        source = copy;
       }
       for (std::size_t u = 0; u < uses.uses.size(); ++u) {
         add_link(i, static_cast<std::int32_t>(u), source, use_end(uses.uses[u]));
       }
     }
+  }
+
+  /// Links what is saved to what it may come from; returns what the backward reads.
+  EdgeEnd add_saved(std::size_t uses, const EdgeEnd& producer) {
+    SavedVariable& saved = saved_[uses];
+    for (EdgeEnd* end : {&saved.kept, &saved.again, &saved.read}) end->variable = saved.variable;
+    add_link(uses, PointUsage::kSaved, producer, saved.kept);
+    const costs::ValueRef value = impl_->uses[uses].value;
+    const std::int32_t again = again_of(value.node);
+    if (again >= 0) {
+      const EdgeEnd made = producer_end({again, value.output});
+      const std::int32_t handle = tables_.ask(graph_.meta(value), made.list, saved.again.list);
+      model_.network.edges.push_back({made.variable, saved.variable, handle, made.projection, saved.again.projection});
+    }
+    return saved.read;
   }
 
   void add_link(std::size_t uses, std::int32_t use, const EdgeEnd& from, const EdgeEnd& to) {
@@ -526,6 +665,8 @@ class Builder {
   const Problem& problem_;
   const Graph& graph_;
   const costs::Redistributor& redistributor_;
+  const BuildOptions& options_;
+  Timeline timeline_;
   PlacementLists lists_;
   Interner<engine::Domain, HashDomain> domains_;
   Interner<engine::Projection, HashProjection> projections_;
@@ -534,7 +675,7 @@ class Builder {
   std::vector<std::size_t> template_of_;    // per node
   std::vector<PlacementVariable> outputs_;  // per graph output
   std::vector<PlacementVariable> copies_;   // per entry of uses
-  std::vector<PlacementVariable> saved_;    // per entry of uses
+  std::vector<SavedVariable> saved_;        // per entry of uses
   std::map<PointUsage::Link, PairVariable> pairs_;
   std::vector<engine::Edge> pair_edges_;  // with the number of states in place of the table
   std::map<std::tuple<std::int32_t, const costs::RedistributeTable*, std::size_t>, std::int32_t> list_domains_;
@@ -546,8 +687,13 @@ class Builder {
 }  // namespace
 
 ModelNetwork build_network(const Problem& problem, const costs::Redistributor& redistributor,
-                           const std::vector<std::int32_t>& time_points) {
-  return Builder(problem, redistributor, time_points).run();
+                           const BuildOptions& options) {
+  return Builder(problem, redistributor, options).run();
+}
+
+bool runs(const ModelNetwork& model, const engine::Assignment& assignment, std::int32_t node) {
+  const std::int32_t value = assignment[ix(model.impl->node_variable[ix(node)])];
+  return value + 1 < static_cast<std::int32_t>(model.impl->choices[ix(node)]->strategies.size());
 }
 
 }  // namespace autopar::partition

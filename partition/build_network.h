@@ -46,12 +46,22 @@ struct ModelNetwork {
   std::shared_ptr<const Impl> impl;  ///< strategies and copies behind the variables; make_plan needs it
 };
 
+struct BuildOptions {
+  std::vector<std::int32_t> time_points = {};  ///< where memory counts, ascending
+  /// Per node: it need not run. Then what it would give is there for the backward in another way, or not needed.
+  std::vector<char> is_optional = {};
+  std::vector<std::int32_t> again = {};  ///< per node: the optional one that makes its outputs again; -1: none
+};
+
 /// Prices every choice of `problem`, in parallel (TBB); the result does not depend on the number of threads. Equal
 /// nodes are priced once, and variables stand segment by segment in the order of the joint graph, so identical layers
-/// are identical in the network. `time_points`: ascending. Throws PinError if a pin leaves a node or output without a
+/// are identical in the network. Throws PinError if a pin leaves a node or output without a
 /// choice.
 ModelNetwork build_network(const Problem& problem, const costs::Redistributor& redistributor,
-                           const std::vector<std::int32_t>& time_points = {});
+                           const BuildOptions& options = {});
+
+/// Of an optional node, whether `assignment` lets it run.
+bool runs(const ModelNetwork& model, const engine::Assignment& assignment, std::int32_t node);
 
 /// The plan that `assignment` stands for. A redistribution may start from what another one of the same value and phase
 /// gives: then that one stands before it, and has no uses of its own if all its readers go on from it. Requires:

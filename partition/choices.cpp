@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <type_traits>
 #include <utility>
@@ -127,6 +128,10 @@ std::vector<std::int64_t> usage_row(const Problem& problem, const PointUsage::Te
   std::vector<std::int64_t> row;
   for (const Strategy& strategy : strategies) {
     const Placements& placements = (term.is_input ? strategy.inputs : strategy.outputs)[ix(term.index)];
+    if (placements == not_there()) {
+      row.push_back(0);
+      continue;
+    }
     row.push_back(term.has_optimizer_state
                       ? costs::parameter_bytes(tensor, placements, problem.mesh, problem.pins.optimizer)
                       : costs::local_bytes(tensor, placements, problem.mesh));
@@ -169,6 +174,12 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
   if (node.role == Role::kNone && node.strategies.empty() && !problem.keep_dominated) {
     drop_dominated(problem.graph, node, redistributor, context, strategies, prices);
   }
+  if (context.is_optional) {
+    strategies.push_back({std::vector<Placements>(node.inputs.size(), not_there()),
+                          std::vector<Placements>(node.outputs.size(), not_there())});
+    strategies.back().one_dim.fill(std::numeric_limits<std::uint16_t>::max());
+    prices.push_back(0);
+  }
   choices.domain.levels = strategy_levels(strategies, problem.mesh.rank());
   for (const PointUsage::Term& term : context.memory) {
     choices.domain.usage.push_back(usage_row(problem, term, strategies));
@@ -208,6 +219,7 @@ std::string choices_signature(const costs::Graph& graph, std::int32_t index, con
     writer.put(strategy.mesh_dims.size());
     for (const std::string& name : strategy.mesh_dims) writer.put_text(name);
   }
+  writer.put(context.is_optional);
   writer.put(context.inputs_count);
   writer.put(context.outputs_count);
   writer.put(context.memory.size());

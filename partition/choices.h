@@ -17,6 +17,14 @@ namespace autopar::partition {
 /// A list of distinct placements, ascending: the states of one end of an edge.
 using PlacementList = std::vector<costs::Placements>;
 
+/// Stands in a list for "there is no such tensor": the state of what an optional node gives, or of what is not kept. No
+/// tensor has so many dims.
+inline costs::Placements not_there() {
+  costs::Placements placements;
+  placements[0] = costs::Placement::shard(62);
+  return placements;
+}
+
 /// One tensor of a node, seen over all its strategies.
 struct Port {
   PlacementList placements;
@@ -25,7 +33,7 @@ struct Port {
 
 /// What a node can choose from. Nodes of equal signature have equal choices.
 struct Choices {
-  std::vector<costs::Strategy> strategies;
+  std::vector<costs::Strategy> strategies;  ///< of an optional node the last is not one
   engine::Domain domain;      ///< value v is strategies[v]; costs in ps, usage in bytes per NodeContext::memory
   std::vector<Port> inputs;   ///< per Node::inputs
   std::vector<Port> outputs;  ///< per Node::outputs
@@ -41,6 +49,7 @@ struct NodeContext {
   std::vector<PointUsage::Term> memory;  ///< rows of the domain's usage
   bool inputs_count = false;             ///< as in PointUsage
   bool outputs_count = false;
+  bool is_optional = false;  ///< it need not run: the last choice, without inputs and outputs, costs nothing
 };
 
 /// Prices the strategies of node `index`: those that the model declares for it, else its rule's, or replicated if the

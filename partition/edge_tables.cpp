@@ -34,7 +34,8 @@ engine::Table EdgeTables::make_table(const Key& key) const {
     const int from_state = times.index_of(placements);
     for (std::size_t i = 0; i < to.size(); ++i) {
       engine::Cost cost = engine::kForbidden;
-      if (placements == to[i]) {
+      // Nothing can be made of what is not there, but it costs nothing not to make something.
+      if (placements == to[i] || to[i] == not_there()) {
         cost = 0;
       } else if (from_state >= 0 && to_state[i] >= 0) {
         const std::int64_t time_ps = times.time_ps(from_state, to_state[i]);

@@ -77,7 +77,8 @@ struct Plan {
   /// there is none), and of what is saved (if the search looked at that).
   std::vector<costs::Placements> copies;
   std::vector<std::optional<costs::Placements>> saved;
-  std::int64_t cost_ps = 0;  ///< compute + communication
+  std::vector<std::string> recomputed;  ///< keys of forward nodes that run again in the backward
+  std::int64_t cost_ps = 0;             ///< compute + communication
   std::int64_t compute_ps = 0;
   std::int64_t communication_ps = 0;
   PlanMemory memory;

@@ -2,21 +2,36 @@
 
 #include <algorithm>
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstring>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
 
+#include "partition/recompute.h"
+
 namespace autopar::partition {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using engine::Cost;
+using engine::Status;
 
 /// At most so many time points are added at once, and no two nearer than this part of all.
 constexpr std::size_t kMostNewPoints = 3;
 constexpr std::int32_t kFewestApart = 16;
+/// Offers to run again make a network too hard to solve to the end: this near is near enough to decide, and wide
+/// relations are not worth it.
+constexpr double kOffersGap = 0.002;
+constexpr std::size_t kOffersRows = std::size_t{1} << 14;
+/// Rounds of deciding what runs again, and how much of the limit is left free where a round's choice did not fit.
+constexpr int kMostRounds = 6;
+constexpr std::int64_t kMarginShare = 50;
+
+std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 /// What rank 0 tells the others before each search: help, or leave.
 struct Call {
@@ -35,96 +50,252 @@ Call share(engine::Comm& comm, const Call& call) {
   return shared;
 }
 
-/// The highest peaks of `memory` above `limit`, apart from each other and not among `known`, added to these.
-std::vector<std::int32_t> with_peaks(std::vector<std::int32_t> known, const HeldMemory& memory, std::int64_t limit) {
+/// A time point, whatever runs again: a node of the original graph, in its first or second run, reading or running;
+/// or, with node = -1, when all nodes have run.
+struct PointId {
+  std::int32_t node = -1;
+  bool again = false;
+  bool running = false;
+  auto operator<=>(const PointId&) const = default;
+};
+using PointIds = std::set<PointId>;
+
+/// A problem in which some nodes run again, with its time points.
+class Variant {
+ public:
+  Variant(const Problem& problem, const std::vector<char>& which, bool reads_again)
+      : repeated(with_repeated(problem, which, reads_again)), timeline_(Timeline::of(repeated.problem.graph)) {
+    id_of_.resize(repeated.problem.graph.nodes.size());
+    for (std::size_t i = 0; i < repeated.index_of.size(); ++i) {
+      const auto node = static_cast<std::int32_t>(i);
+      id_of_[ix(repeated.index_of[i])] = {node, false, false};
+      // A view of the original graph may run for another: then it is known by itself.
+      if (const std::int32_t again = repeated.again_of[i]; again >= 0 && repeated.is_optional[ix(again)] != 0) {
+        id_of_[ix(again)] = {node, true, false};
+      }
+    }
+  }
+
+  /// Those of `ids` that this problem has, ascending.
+  std::vector<std::int32_t> times(const PointIds& ids) const {
+    std::vector<std::int32_t> times;
+    for (const PointId& id : ids) {
+      if (id.node < 0) {
+        times.push_back(timeline_.num_times() - 1);
+        continue;
+      }
+      const std::int32_t node = id.again ? repeated.again_of[ix(id.node)] : repeated.index_of[ix(id.node)];
+      if (node >= 0) times.push_back(id.running ? timeline_.run_time(node) : timeline_.read_time(node));
+    }
+    std::sort(times.begin(), times.end());
+    return times;
+  }
+
+  PointId id(std::int32_t time) const {
+    const std::int32_t node = timeline_.node_of(time);
+    if (node < 0) return {};
+    PointId id = id_of_[ix(node)];
+    id.running = time == timeline_.run_time(node);
+    return id;
+  }
+
+  RepeatedProblem repeated;
+
+ private:
+  Timeline timeline_;
+  std::vector<PointId> id_of_;  // per node
+};
+
+/// The highest peaks of `memory` above `limit`, apart from each other.
+std::vector<std::int32_t> peaks(const HeldMemory& memory, std::int64_t limit) {
   const auto num_times = static_cast<std::int32_t>(memory.bytes.size());
   std::vector<std::int32_t> found;
   for (std::size_t i = 0; i < kMostNewPoints; ++i) {
     std::int32_t highest = -1;
     for (std::int32_t time = 0; time < num_times; ++time) {
-      const std::int64_t bytes = memory.bytes[static_cast<std::size_t>(time)];
-      if (bytes <= limit || (highest >= 0 && bytes <= memory.bytes[static_cast<std::size_t>(highest)])) continue;
+      const std::int64_t bytes = memory.bytes[ix(time)];
+      if (bytes <= limit || (highest >= 0 && bytes <= memory.bytes[ix(highest)])) continue;
       const auto is_near = [&](std::int32_t other) { return std::abs(other - time) * kFewestApart < num_times; };
       if (std::none_of(found.begin(), found.end(), is_near)) highest = time;
     }
     if (highest < 0) break;
     found.push_back(highest);
   }
-  const std::size_t before = known.size();
-  for (const std::int32_t time : found) {
-    if (std::find(known.begin(), known.end(), time) == known.end()) known.push_back(time);
-  }
-  if (known.size() == before) throw std::logic_error("a plan exceeds the memory limit where the search looked at it");
-  std::sort(known.begin(), known.end());
-  return known;
+  return found;
 }
 
 class PlanSearch {
  public:
   PlanSearch(const PlanSearchInput& input, const engine::Options& options, engine::Comm& comm,
              const std::function<void(const engine::Progress&)>& progress)
-      : input_(input), options_(options), comm_(comm), progress_(progress) {}
+      : input_(input),
+        options_(options),
+        comm_(comm),
+        progress_(progress),
+        limit_(input.problem.pins.memory_limit_bytes) {}
 
   PlanSearchResult run() {
-    ModelNetwork rebuilt;
-    const ModelNetwork* model = &input_.first;
-    while (true) {
-      const engine::Solution found = solve(*model);
-      note(found);
-      if (found.assignment.empty()) return result(found.status);
-      Plan plan = make_plan(input_.problem, input_.redistributor, *model, found.assignment);
-      HeldMemory memory = held_memory(input_.problem, plan);
-      const std::int64_t limit = input_.problem.pins.memory_limit_bytes;
-      if (memory.peak_bytes() <= limit) {
-        result_.plan = std::move(plan);
-        result_.memory = std::move(memory);
-        return result(found.status);
-      }
-      if (found.status == engine::Status::kLimitReached) return result(engine::Status::kNoSolution);
-      result_.time_points = with_peaks(std::move(result_.time_points), memory, limit);
-      rebuilt = build_network(input_.problem, input_.redistributor, result_.time_points);
-      model = &rebuilt;
+    search();
+    share(comm_, {});
+    if (result_.plan) {
+      const bool is_proven = static_cast<double>(cost() - result_.bound) <= options_.gap * static_cast<double>(cost());
+      result_.status = is_proven ? Status::kOptimal : Status::kLimitReached;
+      if (is_proven && options_.gap <= 0) result_.bound = cost();
     }
+    return std::move(result_);
   }
 
  private:
-  engine::Solution solve(const ModelNetwork& model) {
-    engine::Options options = options_;
+  Cost cost() const { return result_.plan->cost_ps; }
+
+  void search() {
+    const std::vector<char> nothing(input_.problem.graph.nodes.size(), 0);
+    const Variant original(input_.problem, nothing, true);
+    const engine::Solution found = solve(input_.first, options_);
+    raise_bound(found.bound);
+    if (found.assignment.empty()) {
+      result_.status = found.status;
+      return;
+    }
+    Plan plan = make_plan(input_.problem, input_.redistributor, input_.first, found.assignment);
+    if (plan.memory.peak_bytes <= limit_) {
+      keep(std::move(plan), original, nothing);
+      return;
+    }
+    add_points(original, held_memory(input_.problem, plan));
+    if (input_.problem.pins.may_recompute && !input_.reprice) {
+      search_repeats();
+    } else {
+      search_variant(original, nothing, true);
+    }
+  }
+
+  /// Decides what runs again and searches for the best plan that does so, until that plan is as good as the bound of
+  /// all, or nothing new is learnt.
+  void search_repeats() {
+    const Variant offers(input_.problem, repeatable_nodes(input_.problem.graph), false);
+    std::int64_t margin = 0;
+    for (int round = 0; round < kMostRounds; ++round) {
+      const std::size_t known = points_.size();
+      std::vector<char> which(input_.problem.graph.nodes.size(), 0);
+      if (!decide_repeats(offers, margin, which)) return;
+      const bool found = search_variant(Variant(input_.problem, which, true), which, false);
+      if (found && cost() <= result_.bound + static_cast<Cost>(options_.gap * static_cast<double>(cost()))) return;
+      if (points_.size() > known) continue;
+      if (found) return;
+      margin += limit_ / kMarginShare;
+    }
+  }
+
+  /// Solves the network of all offers. Returns false if there is no solution.
+  bool decide_repeats(const Variant& offers, std::int64_t margin, std::vector<char>& which) {
+    const RepeatedProblem& repeated = offers.repeated;
+    BuildOptions build{offers.times(points_), repeated.is_optional, {}};
+    build.again.assign(repeated.problem.graph.nodes.size(), -1);
+    for (std::size_t i = 0; i < which.size(); ++i) {
+      const std::int32_t again = repeated.again_of[i];
+      if (again >= 0 && is_offer(i)) build.again[ix(repeated.index_of[i])] = again;
+    }
+    ModelNetwork model = build_network(repeated.problem, input_.redistributor, build);
+    model.network.usage_limit -= margin;
+    engine::Options effort = options_;
+    effort.gap = std::max(effort.gap, kOffersGap);
+    effort.max_rows = std::min(effort.max_rows, kOffersRows);
+    effort.max_branch_nodes = 0;
+    const engine::Solution found = solve(model, effort);
+    if (margin == 0) raise_bound(found.bound);
+    if (found.assignment.empty()) {
+      if (!result_.plan) result_.status = margin == 0 ? found.status : Status::kNoSolution;
+      return false;
+    }
+    for (std::size_t i = 0; i < which.size(); ++i) {
+      const std::int32_t again = repeated.again_of[i];
+      which[i] = again >= 0 && is_offer(i) && runs(model, found.assignment, again) ? 1 : 0;
+    }
+    return true;
+  }
+
+  /// Views run again whenever something reads them, and are no decision.
+  bool is_offer(std::size_t node) {
+    if (offers_.empty()) offers_ = repeatable_nodes(input_.problem.graph);
+    return offers_[node] != 0;
+  }
+
+  /// Searches for the best plan of one variant, looking at ever more time points. Returns whether there is one.
+  bool search_variant(const Variant& variant, const std::vector<char>& which, bool bounds_all) {
+    const Problem& problem = variant.repeated.problem;
+    while (true) {
+      const ModelNetwork model = build_network(problem, input_.redistributor, {variant.times(points_), {}, {}});
+      const engine::Solution found = solve(model, options_);
+      if (bounds_all) raise_bound(found.bound);
+      if (found.assignment.empty()) {
+        if (!result_.plan) result_.status = bounds_all ? found.status : Status::kNoSolution;
+        return false;
+      }
+      Plan plan = make_plan(problem, input_.redistributor, model, found.assignment);
+      if (plan.memory.peak_bytes <= limit_) {
+        keep(std::move(plan), variant, which);
+        return true;
+      }
+      if (found.status == Status::kLimitReached) return false;
+      if (!add_points(variant, held_memory(problem, plan))) {
+        throw std::logic_error("a plan exceeds the memory limit where the search looked at it");
+      }
+    }
+  }
+
+  bool add_points(const Variant& variant, const HeldMemory& memory) {
+    const std::size_t before = points_.size();
+    for (const std::int32_t time : peaks(memory, limit_)) points_.insert(variant.id(time));
+    return points_.size() > before;
+  }
+
+  void keep(Plan plan, const Variant& variant, const std::vector<char>& which) {
+    if (result_.plan && cost() <= plan.cost_ps) return;
+    for (std::size_t i = 0; i < which.size(); ++i) {
+      if (which[i] != 0) plan.recomputed.push_back(input_.problem.graph.nodes[i].key);
+    }
+    result_.plan = std::move(plan);
+    result_.problem = variant.repeated.problem;
+  }
+
+  engine::Solution solve(const ModelNetwork& model, engine::Options options) {
     if (options.time_limit_s > 0) {
       const double gone = std::chrono::duration<double>(Clock::now() - start_).count();
       options.time_limit_s = std::max(options.time_limit_s - gone, 0.001);
     }
     share(comm_, {false, options});
-    return engine::solve(input_.reprice ? input_.reprice(model.network) : model.network, options, comm_, progress_);
+    engine::Solution found =
+        engine::solve(input_.reprice ? input_.reprice(model.network) : model.network, options, comm_, progress_);
+    add(found.stats);
+    return found;
   }
 
-  /// Keeps the best bound, and adds up what the searches took.
-  void note(const engine::Solution& found) {
-    engine::Stats& sum = result_.solution.stats;
-    const engine::Cost bound = std::max(result_.solution.bound, found.bound);
-    engine::Stats stats = found.stats;
-    stats.presolve_s += sum.presolve_s;
-    stats.bound_s += sum.bound_s;
-    stats.search_s += sum.search_s;
-    stats.sweeps += sum.sweeps;
-    stats.tasks += sum.tasks;
-    stats.branch_nodes += sum.branch_nodes;
-    result_.solution = found;
-    result_.solution.bound = bound;
-    result_.solution.stats = stats;
+  void add(const engine::Stats& stats) {
+    engine::Stats& sum = result_.stats;
+    sum.presolve_s += stats.presolve_s;
+    sum.bound_s += stats.bound_s;
+    sum.search_s += stats.search_s;
+    sum.variables = std::max(sum.variables, stats.variables);
+    sum.variables_after_presolve = std::max(sum.variables_after_presolve, stats.variables_after_presolve);
+    sum.values_after_fixing = std::max(sum.values_after_fixing, stats.values_after_fixing);
+    sum.segments = std::max(sum.segments, stats.segments);
+    sum.segment_classes = std::max(sum.segment_classes, stats.segment_classes);
+    sum.sweeps += stats.sweeps;
+    sum.tasks += stats.tasks;
+    sum.branch_nodes += stats.branch_nodes;
   }
 
-  PlanSearchResult result(engine::Status status) {
-    share(comm_, {});
-    result_.solution.status = status;
-    return std::move(result_);
-  }
+  void raise_bound(Cost bound) { result_.bound = std::max(result_.bound, bound); }
 
   const PlanSearchInput& input_;
   const engine::Options& options_;
   engine::Comm& comm_;
   const std::function<void(const engine::Progress&)>& progress_;
+  const std::int64_t limit_;
   const Clock::time_point start_ = Clock::now();
+  std::vector<char> offers_;  // per node of the original graph
+  PointIds points_;           // all that were looked at
   PlanSearchResult result_;
 };
 

@@ -21,14 +21,15 @@ struct PlanSearchInput {
   const costs::Redistributor& redistributor;
   const ModelNetwork& first;  ///< build_network(problem, redistributor)
   /// If given, makes the network that is solved in place of the model's: same variables and edges, other costs.
-  std::function<engine::CostNetwork(const engine::CostNetwork&)> reprice;
+  std::function<engine::CostNetwork(const engine::CostNetwork&)> reprice = {};
 };
 
 struct PlanSearchResult {
-  engine::Solution solution;              ///< of the last network that was solved; `bound` holds for the problem
-  std::optional<Plan> plan;               ///< within the memory limit
-  HeldMemory memory;                      ///< of `plan`
-  std::vector<std::int32_t> time_points;  ///< that the last network looked at
+  engine::Status status = engine::Status::kNoSolution;
+  engine::Cost bound = 0;  ///< no plan within the memory limit costs less
+  engine::Stats stats;     ///< sums over all networks that were solved; sizes are the largest
+  std::optional<Plan> plan;
+  Problem problem;  ///< that `plan` is of: its graph has the nodes that run again
 };
 
 /// Searches for the plan of least cost within the memory limit, on all ranks; rank 0 calls this.
@@ -36,6 +37,10 @@ struct PlanSearchResult {
 /// Memory is looked at lazily (cutting planes): first no time point is, then, as long as the best plan exceeds the
 /// limit somewhere, the network is built again with the highest peaks. Each network allows all plans that the problem
 /// allows, so its bound holds, and a best plan that fits is optimal.
+///
+/// If the limit binds, nodes may run again (Pins::may_recompute): then one network with an offer to do so for every
+/// node that can gives a bound and what to run again, and the best plan that does exactly this is searched for as
+/// above.
 PlanSearchResult search_plan(const PlanSearchInput& input, const engine::Options& options, engine::Comm& comm,
                              const std::function<void(const engine::Progress&)>& progress = {});
 

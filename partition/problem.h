@@ -32,7 +32,8 @@ struct Pin {
 struct Pins {
   std::vector<Pin> nodes;               ///< per Graph::nodes: on the first output; empty: no pins
   std::vector<Pin> outputs;             ///< per Graph::outputs; empty: no pins
-  std::int64_t memory_limit_bytes = 0;  ///< parameters + gradients + optimizer state, per device; 0: none
+  std::int64_t memory_limit_bytes = 0;  ///< at any time, per device
+  bool may_recompute = true;            ///< nodes may run again in the backward to save memory
   costs::OptimizerState optimizer;
 };
 

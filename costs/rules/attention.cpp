@@ -1,6 +1,7 @@
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "costs/rules/helpers.h"
@@ -206,5 +207,15 @@ constexpr RuleEntry kRules[] = {
 }  // namespace
 
 std::span<const RuleEntry> attention_rules() { return kRules; }
+
+bool attention_drops(const Node& node) {
+  for (const auto& [op, kernel] : {std::pair{"aten._scaled_dot_product_cudnn_attention.default", kCudnn},
+                                   {"aten._scaled_dot_product_efficient_attention.default", kEfficient},
+                                   {"aten._scaled_dot_product_flash_attention.default", kFlash},
+                                   {"aten._scaled_dot_product_flash_attention_for_cpu.default", kCpu}}) {
+    if (node.op == op) return number_arg(node, kernel.dropout, "dropout_p").value_or(0) != 0;
+  }
+  return false;
+}
 
 }  // namespace autopar::costs

@@ -42,4 +42,11 @@ constexpr RuleEntry kRules[] = {
 
 std::span<const RuleEntry> random_rules() { return kRules; }
 
+bool draws_random_numbers(const Node& node) {
+  for (const RuleEntry& entry : kRules) {
+    if (entry.op == node.op) return entry.rule != dropout_backward;
+  }
+  return attention_drops(node);
+}
+
 }  // namespace autopar::costs

@@ -33,6 +33,11 @@ Rule find_rule(std::string_view op);
 /// All inputs and outputs replicated: valid for every op.
 OneDimStrategy replicated(const Node& node);
 
+/// Whether `node` draws random numbers, so that running it again gives something else.
+bool draws_random_numbers(const Node& node);
+/// The part of it that is attention: with dropout.
+bool attention_drops(const Node& node);
+
 // The families, one per file.
 std::span<const RuleEntry> attention_rules();
 std::span<const RuleEntry> convolution_rules();
