@@ -16,6 +16,7 @@ from torch import Tensor, fx
 from torch._prims.rng_prims import run_with_rng_state
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.graph import _BoxedCodeGen
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .collectives import Collectives
@@ -44,7 +45,7 @@ class RandomNode:
 class Program:
     """`forward` takes the local tensors of `inputs`, then one random generator state per `random_forward`; it gives
     what `forward_outputs` lists and then what the backward pass needs, which `backward` takes, with states and the
-    tangents behind; it gives `backward_outputs`.
+    tangents behind, as one list, which it empties; it gives `backward_outputs`.
     """
 
     forward: fx.GraphModule
@@ -128,6 +129,7 @@ class LocalStep:
             kept = [self._fake(value) for value in saved]
             second = _record(run_backward, kept, [state] * len(random_backward), incoming)
             self._bind_regions(second)
+            _take_over_arguments(second)
         return Program(
             forward=first,
             backward=second,
@@ -430,3 +432,13 @@ def _record(function: Callable[..., list[Any]], *args: list[Any]) -> fx.GraphMod
         return function(*([next(remaining) for _ in range(size)] for size in sizes))
 
     return make_fx(flat)(*(value for one in args for value in one))
+
+
+def _take_over_arguments(graph_module: fx.GraphModule) -> None:
+    """The graph takes its arguments as one list, which it empties, so that it can free each after its last use: a
+    caller of arguments in a row holds them until it returns."""
+    graph_module.graph.set_codegen(_BoxedCodeGen())
+    graph_module.recompile()
+    # For torch.compile, which can take lists of tensors only.
+    if all(isinstance(node.meta["val"], Tensor) for node in graph_module.graph.find_nodes(op="placeholder")):
+        graph_module.meta["locals_to_steal"] = ["args_list"]
