@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from autopar.parallel import ParallelModule, Step, place_whole
 from autopar.placements import to_torch
 from autopar.program import NODE_TAG
-from executed import bytes_of
 from small_models import loss_of
 from torch import Tensor, fx
 from torch.distributed._tools.mem_tracker import MemTracker
@@ -26,6 +25,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 WAIT = torch.ops._c10d_functional.wait_tensor.default
+# Their kernels resize the tensor of all terms to the one of the sum, which keeps the memory.
+KEEPS_TERMS = (torch.ops.aten.mse_loss.default, torch.ops.aten.smooth_l1_loss.default)
 # Gloo's threads let go of a tensor once they get the interpreter's lock, which may be long after the wait.
 GLOO_RELEASES_S = 0.002
 
@@ -131,19 +132,20 @@ def key_of(node: fx.Node) -> str:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
     readings: Sequence[Reading]
-    peak: int  # of the step, by the mode of this file
-    tracked: int  # by torch's MemTracker
-    before: int  # parameters, buffers, constants and the batch
-    after: int  # and the gradients
+    tracked: int  # the most bytes at once, by torch's MemTracker
+    before: int  # of parameters, buffers, constants and the batch
 
 
 def placed_batch(parallel: ParallelModule, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments as the pieces that the plan wants, so that no whole batch lives beside them."""
     step, leaves = parallel._find_step(args, kwargs)
     for key, (index, _) in step.arguments.items():
-        piece = place_whole(leaves[index], step.placements[key], step.device).clone()
+        whole = leaves[index]
+        piece = place_whole(whole, step.placements[key], step.device).clone()
         placements = tuple(map(to_torch, step.placements[key]))
-        leaves[index] = DTensor.from_local(piece, step.mesh, placements, run_check=False)
+        leaves[index] = DTensor.from_local(
+            piece, step.mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride()
+        )
     placed: tuple[Any, Any] = pytree.tree_unflatten(leaves, pytree.tree_structure((args, kwargs)))
     return placed
 
@@ -157,31 +159,31 @@ def resident(parallel: ParallelModule, args: Any, kwargs: Any) -> list[Tensor]:
 
 
 def measure(parallel: ParallelModule, args: Any, kwargs: Any) -> Measured:
-    """Of a step with these arguments, which should be those of placed_batch."""
+    """Of a step with these arguments, which should be those of placed_batch: the least of some runs, as gloo's threads
+    hold tensors longer in some of them."""
+    runs = [measure_once(parallel, args, kwargs) for _ in range(3)]
+    return Measured(
+        readings=[
+            replace(each[0], before=min(one.before for one in each), peak=min(one.peak for one in each))
+            for each in zip(*(run.readings for run in runs), strict=True)
+        ],
+        tracked=min(run.tracked for run in runs),
+        before=runs[0].before,
+    )
+
+
+def measure_once(parallel: ParallelModule, args: Any, kwargs: Any) -> Measured:
     step, _ = parallel._find_step(args, kwargs)
     graphs = {"forward": step.program.forward, "backward": step.program.backward}
-
-    def train() -> None:
-        parallel.zero_grad()
-        loss_of(parallel(*args, **kwargs)).backward()
-
-    train()  # what is made once
     parallel.zero_grad()
-    live = LiveBytes(resident(parallel, args, kwargs))
+    alive = resident(parallel, args, kwargs)
+    live, tracker = LiveBytes(alive), MemTracker()
+    tracker.track_external(parallel, *alive)
     before = live.total
-    tracker = MemTracker()
-    tracker.track_external(parallel, *resident(parallel, args, kwargs))
     with live, tracker, probed(graphs, live) as readings:
-        train()
-        after = live.total
+        loss_of(parallel(*args, **kwargs)).backward()
     (by_kind,) = tracker.get_tracker_snapshot("peak").values()
-    return Measured(
-        readings=readings,
-        peak=max(reading.peak for reading in readings),
-        tracked=by_kind["Total"],
-        before=before,
-        after=after,
-    )
+    return Measured(readings=readings, tracked=by_kind["Total"], before=before)
 
 
 # ---- what had to live ----
@@ -237,9 +239,22 @@ class Lives:
 
 def storages(node: fx.Node) -> dict[int, int]:
     """Sizes of the storages behind a node's value."""
+    if node.target in KEEPS_TERMS:
+        ((storage, _),) = of_value(node).items()
+        return {storage: max(size for read in node.all_input_nodes for size in of_value(read).values())}
+    return of_value(node)
+
+
+def of_value(node: fx.Node) -> dict[int, int]:
     values = pytree.tree_leaves(node.meta.get("val"))
     found = [value.untyped_storage() for value in values if isinstance(value, Tensor)]
     return {storage._cdata: storage.nbytes() for storage in found}
+
+
+def results_of(module: fx.GraphModule) -> list[fx.Node]:
+    (nodes,) = module.graph.output_node().args
+    assert isinstance(nodes, Sequence)
+    return [node for node in nodes if isinstance(node, fx.Node)]
 
 
 def ideal(step: Step, resident_bytes: int) -> list[Reading]:
@@ -247,8 +262,7 @@ def ideal(step: Step, resident_bytes: int) -> list[Reading]:
     whatever view: what backward reads of forward until backward's last reader, gradients and the loss to the end."""
     program, lives = step.program, Lives()
     lives.run("forward", program.forward, {})
-    results = program.forward.graph.output_node().args[0]
-    assert isinstance(results, Sequence)
+    results = results_of(program.forward)
     num_outputs = len(program.forward_outputs)
     for node in results[:num_outputs]:
         lives.keep(node)
@@ -256,8 +270,7 @@ def ideal(step: Step, resident_bytes: int) -> list[Reading]:
     for node, copy in zip(results[num_outputs:], program.backward.graph.find_nodes(op="placeholder"), strict=False):
         known |= lives.same(copy, node)
     lives.run("backward", program.backward, known)
-    kept = program.backward.graph.output_node().args[0]
     losses = [node for node, output in zip(results, program.forward_outputs, strict=False) if output["role"] == "loss"]
-    for node in [*losses, *kept]:
+    for node in [*losses, *results_of(program.backward)]:
         lives.keep(node)
     return lives.readings(resident_bytes)

@@ -88,6 +88,7 @@ class LocalStep:
         # Of one phase: the copies of each value by placements.
         self._values: dict[ValueId, dict[Placements, Any]] = {}
         self._done: dict[int, Tensor] = {}  # of one phase: results of redistributions, by the id of the entry
+        self._results: dict[int, Any] = {}  # of one phase: what it gives, by the index of the graph's output
         self._entries: dict[tuple[str, int], Redistribution] = {}
         self._entries_by_target: dict[tuple[ValueId, str, Placements], Redistribution] = {}
         self._output_entries: dict[int, Redistribution] = {}
@@ -109,15 +110,15 @@ class LocalStep:
 
         def run_forward(values: list[Any], states: list[Tensor]) -> list[Any]:
             self._start("forward", [(key, 0) for key in inputs], values, random_forward, states)
-            self._run_nodes()
+            self._run_nodes(forward)
             kept = [self._values[value][self._placed(value)] for value in saved]
-            return [self._output(index) for index in forward] + kept
+            return [self._results[index] for index in forward] + kept
 
         def run_backward(values: list[Any], states: list[Tensor], incoming: list[Tensor]) -> list[Any]:
             ids = [*saved, *((key, 0) for key in tangents)]
             self._start("backward", ids, [*values, *incoming], random_backward, states)
-            self._run_nodes()
-            return [self._output(index) for index in backward]
+            self._run_nodes(backward)
+            return [self._results[index] for index in backward]
 
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         with mode, torch.no_grad(), preserve_node_meta():
@@ -126,8 +127,7 @@ class LocalStep:
             first = _record(run_forward, values, [state] * len(random_forward))
             self._bind_regions(first)
             incoming = [self._fake((key, 0)) for key in tangents]
-            kept = [self._fake(value) for value in saved]
-            second = _record(run_backward, kept, [state] * len(random_backward), incoming)
+            second = _record(run_backward, _results_of(first)[len(forward) :], [state] * len(random_backward), incoming)
             self._bind_regions(second)
             _take_over_arguments(second)
         return Program(
@@ -194,6 +194,7 @@ class LocalStep:
         self._phase = phase
         self._values = {value: {self._placed(value): tensor} for value, tensor in zip(ids, values, strict=True)}
         self._done = {}
+        self._results = {}
         self._states = dict(zip((node.key for node in random), states, strict=True))
 
     def _read(self, value: ValueId, wanted: Placements, entry: Redistribution | None, place: str) -> Any:
@@ -248,7 +249,12 @@ class LocalStep:
 
     # ---- nodes ----
 
-    def _run_nodes(self) -> None:
+    def _run_nodes(self, wanted: Sequence[int]) -> None:
+        """Gives the graph's outputs `wanted`. Each is redistributed as soon as it is made, not at the end, where all
+        gradients would live beside each other before they are cut."""
+        made_by: dict[str, list[int]] = {}
+        for index in wanted:
+            made_by.setdefault(self._document["outputs"][index]["ref"], []).append(index)
         for node in self._document["nodes"]:
             if node["phase"] != self._phase:
                 continue
@@ -261,6 +267,9 @@ class LocalStep:
                 raise
             except Exception as error:
                 raise self._error(f"{node['op']} cannot run on the local pieces: {error}", node["key"]) from error
+            self._results |= {index: self._output(index) for index in made_by.pop(node["key"], ())}
+        # Some are no node's of this phase.
+        self._results |= {index: self._output(index) for indices in made_by.values() for index in indices}
 
     def _arguments(self, node: Json) -> tuple[list[Any], dict[str, Any], list[ValueId]]:
         """With local tensors, redistributed as the node wants them."""
@@ -432,6 +441,12 @@ def _record(function: Callable[..., list[Any]], *args: list[Any]) -> fx.GraphMod
         return function(*([next(remaining) for _ in range(size)] for size in sizes))
 
     return make_fx(flat)(*(value for one in args for value in one))
+
+
+def _results_of(graph_module: fx.GraphModule) -> list[Any]:
+    """Fake tensors with the strides that the graph gives, each one of its own."""
+    (nodes,) = graph_module.graph.output_node().args
+    return [node.meta["val"].detach() for node in nodes]  # type: ignore[union-attr]
 
 
 def _take_over_arguments(graph_module: fx.GraphModule) -> None:
