@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, fx
 from torch._prims.rng_prims import run_with_rng_state
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.graph import _BoxedCodeGen
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .collectives import Collectives
 from .errors import PlanError
+from .fx_graphs import record, results_of, take_over_arguments
 from .local_programs import AllReduce, Running, Site, bind, find_op, run_local
 from .model_file import refs_in
 from .placements import Device, is_partial
@@ -124,12 +123,12 @@ class LocalStep:
         with mode, torch.no_grad(), preserve_node_meta():
             values = [self._fake((key, 0)) for key in inputs]
             state = torch.empty_like(torch.Generator(self._device_type).get_state())
-            first = _record(run_forward, values, [state] * len(random_forward))
+            first = record(run_forward, values, [state] * len(random_forward))
             self._bind_regions(first)
             incoming = [self._fake((key, 0)) for key in tangents]
-            second = _record(run_backward, _results_of(first)[len(forward) :], [state] * len(random_backward), incoming)
+            second = record(run_backward, results_of(first)[len(forward) :], [state] * len(random_backward), incoming)
             self._bind_regions(second)
-            _take_over_arguments(second)
+            take_over_arguments(second)
         return Program(
             forward=first,
             backward=second,
@@ -430,30 +429,3 @@ def _is_random(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     if torch.Tag.nondeterministic_seeded not in function.tags:
         return False
     return bool(bind(function._schema, args, dict(kwargs)).get("dropout_p", 1) != 0)
-
-
-def _record(function: Callable[..., list[Any]], *args: list[Any]) -> fx.GraphModule:
-    """The graph of a call with these lists of fake tensors, as a function of all of them in a row."""
-    sizes = [len(one) for one in args]
-
-    def flat(*values: Any) -> list[Any]:
-        remaining = iter(values)
-        return function(*([next(remaining) for _ in range(size)] for size in sizes))
-
-    return make_fx(flat)(*(value for one in args for value in one))
-
-
-def _results_of(graph_module: fx.GraphModule) -> list[Any]:
-    """Fake tensors with the strides that the graph gives, each one of its own."""
-    (nodes,) = graph_module.graph.output_node().args
-    return [node.meta["val"].detach() for node in nodes]  # type: ignore[union-attr]
-
-
-def _take_over_arguments(graph_module: fx.GraphModule) -> None:
-    """The graph takes its arguments as one list, which it empties, so that it can free each after its last use: a
-    caller of arguments in a row holds them until it returns."""
-    graph_module.graph.set_codegen(_BoxedCodeGen())
-    graph_module.recompile()
-    # For torch.compile, which can take lists of tensors only.
-    if all(isinstance(node.meta["val"], Tensor) for node in graph_module.graph.find_nodes(op="placeholder")):
-        graph_module.meta["locals_to_steal"] = ["args_list"]
