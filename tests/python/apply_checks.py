@@ -40,7 +40,15 @@ def mesh_of(**sizes: int) -> DeviceMesh:
     return init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
 
-def make_plan(folder: Path, case: Case, mesh: DeviceMesh, *options: str, name: str = "plan", **export: Any) -> Path:
+def make_plan(
+    folder: Path,
+    case: Case,
+    mesh: DeviceMesh,
+    *options: str,
+    name: str = "plan",
+    cluster: str = "cpu-gloo",
+    **export: Any,
+) -> Path:
     """The same file on all ranks; made by rank 0."""
     path = folder / f"{name}.plan.json"
     if dist.get_rank() == 0:
@@ -49,7 +57,7 @@ def make_plan(folder: Path, case: Case, mesh: DeviceMesh, *options: str, name: s
         autopar.export(model, args, kwargs, path=source, **export)
         assert mesh.mesh_dim_names is not None
         dims = ",".join(f"{dim}={size}" for dim, size in zip(mesh.mesh_dim_names, mesh.mesh.shape, strict=True))
-        command = [*search_command(), str(source), "--mesh", dims, "--cluster", "cpu-gloo", "-q", "-o", str(path)]
+        command = [*search_command(), str(source), "--mesh", dims, "--cluster", cluster, "-q", "-o", str(path)]
         subprocess.run([*command, *options], check=True, timeout=100)
     dist.barrier()
     return path

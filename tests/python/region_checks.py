@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import autopar
 import moe
 import torch
 import torch.distributed as dist
-from apply_checks import make_plan, mesh_of, refused, trains_alike
+from apply_checks import make_plan, mesh_of, refused, same_gradients, trains_alike
 from executed import Recorder, planned, tracked_bytes
-from small_models import transformer
+from small_models import loss_of, transformer
 from torch import Tensor, nn
 from torch.distributed._functional_collectives import all_reduce
 from torch.distributed.tensor import Partial, Replicate, Shard
@@ -44,6 +45,16 @@ def check_experts_get_their_tokens_by_all_to_all(rank: int, folder: Path) -> Non
         # Forward and backward run in the same way.
         ours, theirs = (plan.nodes[f"layers.0/{phase}"] for phase in ("f/local_map", "b/local_map_backward"))
         assert theirs.inputs[1] == tuple("R" if one.startswith("P") else one for one in ours.outputs[0] or ())
+
+
+def check_models_with_regions_compile(rank: int, folder: Path) -> None:
+    model, args = moe.moe_tiny()
+    mesh = mesh_of(dp=2, ep=2)
+    single = copy.deepcopy(model)
+    parallel = autopar.apply(model, make_plan(folder, (model, args, {}), mesh, "--random-plan", "11"), mesh, args)
+    loss_of(single(*args)).backward()
+    torch.compile(parallel, backend="aot_eager")(*args).backward()
+    same_gradients(parallel, single)
 
 
 def check_collectives_outside_of_regions_are_refused(rank: int, folder: Path) -> None:

@@ -143,7 +143,7 @@ def _trim(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     for dim, size in enumerate(shape):
         if tensor.shape[dim] != size:
             tensor = tensor.narrow(dim, 0, size)
-    # Not a view into the padded buffer.
+    # Not a view into the padded buffer, unless it is the beginning of it.
     return tensor.contiguous()
 
 

@@ -77,14 +77,24 @@ def make_run(step: Step, compiler: Compiler) -> type[torch.autograd.Function]:
         @staticmethod
         @torch.autograd.function.once_differentiable
         def backward(ctx: Any, *grads: Any) -> Any:
-            tensors = iter(ctx.saved_tensors)
-            saved = [next(tensors) if other is None else other for other in ctx.others]
-            incoming = [place_whole(grads[loss], placements, device) for placements in step.tangents]
+            values = _take_saved(ctx)
+            values += ctx.states
+            values += [place_whole(grads[loss], placements, device) for placements in step.tangents]
             with torch.autocast(device_type, enabled=False):
-                made = backward_graph(*saved, *ctx.states, *incoming)
+                made = backward_graph(values)
             return (*(None if index < 0 else made[index] for index in position), *([None] * num_states))
 
     return Run
+
+
+def _take_saved(ctx: Any) -> list[Any]:
+    """Nothing else holds them any longer, unless the autograd graph is to be used again."""
+    tensors = iter(ctx.saved_tensors)
+    saved = [next(tensors) if other is None else other for other in ctx.others]
+    ctx.maybe_clear_saved_tensors()
+    if not torch._C._autograd._get_current_graph_task_keep_graph():
+        ctx.others = ()
+    return saved
 
 
 def place_whole(tensor: Tensor, placements: Sequence[str], device: Device) -> Tensor:

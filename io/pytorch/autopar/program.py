@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, fx
 from torch._prims.rng_prims import run_with_rng_state
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .collectives import Collectives
 from .errors import PlanError
+from .fx_graphs import record, results_of, take_over_arguments
 from .local_programs import AllReduce, Running, Site, bind, find_op, run_local
 from .model_file import refs_in
 from .placements import Device, is_partial
@@ -44,7 +44,7 @@ class RandomNode:
 class Program:
     """`forward` takes the local tensors of `inputs`, then one random generator state per `random_forward`; it gives
     what `forward_outputs` lists and then what the backward pass needs, which `backward` takes, with states and the
-    tangents behind; it gives `backward_outputs`.
+    tangents behind, as one list, which it empties; it gives `backward_outputs`.
     """
 
     forward: fx.GraphModule
@@ -87,6 +87,7 @@ class LocalStep:
         # Of one phase: the copies of each value by placements.
         self._values: dict[ValueId, dict[Placements, Any]] = {}
         self._done: dict[int, Tensor] = {}  # of one phase: results of redistributions, by the id of the entry
+        self._results: dict[int, Any] = {}  # of one phase: what it gives, by the index of the graph's output
         self._entries: dict[tuple[str, int], Redistribution] = {}
         self._entries_by_target: dict[tuple[ValueId, str, Placements], Redistribution] = {}
         self._output_entries: dict[int, Redistribution] = {}
@@ -108,26 +109,26 @@ class LocalStep:
 
         def run_forward(values: list[Any], states: list[Tensor]) -> list[Any]:
             self._start("forward", [(key, 0) for key in inputs], values, random_forward, states)
-            self._run_nodes()
+            self._run_nodes(forward)
             kept = [self._values[value][self._placed(value)] for value in saved]
-            return [self._output(index) for index in forward] + kept
+            return [self._results[index] for index in forward] + kept
 
         def run_backward(values: list[Any], states: list[Tensor], incoming: list[Tensor]) -> list[Any]:
             ids = [*saved, *((key, 0) for key in tangents)]
             self._start("backward", ids, [*values, *incoming], random_backward, states)
-            self._run_nodes()
-            return [self._output(index) for index in backward]
+            self._run_nodes(backward)
+            return [self._results[index] for index in backward]
 
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         with mode, torch.no_grad(), preserve_node_meta():
             values = [self._fake((key, 0)) for key in inputs]
             state = torch.empty_like(torch.Generator(self._device_type).get_state())
-            first = _record(run_forward, values, [state] * len(random_forward))
+            first = record(run_forward, values, [state] * len(random_forward))
             self._bind_regions(first)
             incoming = [self._fake((key, 0)) for key in tangents]
-            kept = [self._fake(value) for value in saved]
-            second = _record(run_backward, kept, [state] * len(random_backward), incoming)
+            second = record(run_backward, results_of(first)[len(forward) :], [state] * len(random_backward), incoming)
             self._bind_regions(second)
+            take_over_arguments(second)
         return Program(
             forward=first,
             backward=second,
@@ -192,6 +193,7 @@ class LocalStep:
         self._phase = phase
         self._values = {value: {self._placed(value): tensor} for value, tensor in zip(ids, values, strict=True)}
         self._done = {}
+        self._results = {}
         self._states = dict(zip((node.key for node in random), states, strict=True))
 
     def _read(self, value: ValueId, wanted: Placements, entry: Redistribution | None, place: str) -> Any:
@@ -246,7 +248,12 @@ class LocalStep:
 
     # ---- nodes ----
 
-    def _run_nodes(self) -> None:
+    def _run_nodes(self, wanted: Sequence[int]) -> None:
+        """Gives the graph's outputs `wanted`. Each is redistributed as soon as it is made, not at the end, where all
+        gradients would live beside each other before they are cut."""
+        made_by: dict[str, list[int]] = {}
+        for index in wanted:
+            made_by.setdefault(self._document["outputs"][index]["ref"], []).append(index)
         for node in self._document["nodes"]:
             if node["phase"] != self._phase:
                 continue
@@ -259,6 +266,9 @@ class LocalStep:
                 raise
             except Exception as error:
                 raise self._error(f"{node['op']} cannot run on the local pieces: {error}", node["key"]) from error
+            self._results |= {index: self._output(index) for index in made_by.pop(node["key"], ())}
+        # Some are no node's of this phase.
+        self._results |= {index: self._output(index) for indices in made_by.values() for index in indices}
 
     def _arguments(self, node: Json) -> tuple[list[Any], dict[str, Any], list[ValueId]]:
         """With local tensors, redistributed as the node wants them."""
@@ -419,14 +429,3 @@ def _is_random(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     if torch.Tag.nondeterministic_seeded not in function.tags:
         return False
     return bool(bind(function._schema, args, dict(kwargs)).get("dropout_p", 1) != 0)
-
-
-def _record(function: Callable[..., list[Any]], *args: list[Any]) -> fx.GraphModule:
-    """The graph of a call with these lists of fake tensors, as a function of all of them in a row."""
-    sizes = [len(one) for one in args]
-
-    def flat(*values: Any) -> list[Any]:
-        remaining = iter(values)
-        return function(*([next(remaining) for _ in range(size)] for size in sizes))
-
-    return make_fx(flat)(*(value for one in args for value in one))

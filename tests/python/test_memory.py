@@ -1,0 +1,18 @@
+"""What lives during a step is what must live: everything in memory_checks.py, on two and on four processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import memory_checks
+import pytest
+from ranks import run_checks
+from rule_check import build_folder
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_memory(size: int, tmp_path: Path) -> None:
+    if build_folder() is None:
+        pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
+    for name, failure in run_checks(size, memory_checks.__name__, tmp_path).items():
+        assert not failure, f"{name}: {failure}"
