@@ -71,15 +71,22 @@ costs::Device read_device(const JsonValue& value) {
   return device;
 }
 
+costs::Protocol read_protocol(const JsonValue& value) {
+  return {read_positive(value, "bandwidth", "B/s").number(), read_seconds(value, "base_latency"),
+          read_seconds(value, "hop_latency")};
+}
+
 costs::Link read_link(const JsonValue& value) {
-  value.expect_keys(
-      {"name", "group", "bandwidth", "base_latency", "hop_latency", "multicast_bandwidth", "multicast_latency"});
+  value.expect_keys({"name", "group", "bandwidth", "base_latency", "hop_latency", "low_latency", "multicast_bandwidth",
+                     "multicast_latency"});
   costs::Link link;
   link.name = read_text(value.at("name"));
   link.group = value.at("group").int64();
-  link.bandwidth = read_positive(value, "bandwidth", "B/s").number();
-  link.base_latency_s = read_seconds(value, "base_latency");
-  link.hop_latency_s = read_seconds(value, "hop_latency");
+  link.bulk = read_protocol(value);
+  if (const auto low_latency = value.find("low_latency")) {
+    low_latency->expect_keys({"bandwidth", "base_latency", "hop_latency"});
+    link.low_latency = read_protocol(*low_latency);
+  }
   if (value.find("multicast_bandwidth") || value.find("multicast_latency")) {
     link.multicast_bandwidth = read_positive(value, "multicast_bandwidth", "B/s").number();
     link.multicast_latency_s = read_seconds(value, "multicast_latency");
