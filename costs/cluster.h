@@ -15,7 +15,9 @@ struct Device {
   std::string name;
   std::int64_t memory_bytes = 0;
   std::int64_t multiprocessors = 1;      ///< units that work on one tile of a matmul each (a GPU's SMs)
-  std::map<DType, double> matmul_flops;  ///< achievable (not peak) flop/s of large matmuls, per dtype
+  std::int64_t accumulators = 1;         ///< large tiles whose sums a multiprocessor holds at once
+  std::map<DType, double> matmul_flops;  ///< peak flop/s of matmuls, per dtype
+  double matmul_clock = 1;               ///< share of the peak's clock that matmuls keep within the power limit
   double vector_flops = 0;               ///< flop/s of pointwise work, and of matmuls in dtypes not in matmul_flops
   double memory_bandwidth = 0;           ///< achievable bytes/s
   double launch_s = 0;                   ///< seconds of one kernel's launch gap

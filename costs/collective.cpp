@@ -19,7 +19,7 @@ constexpr double kLowLatencyTreeShare = 1 / 3.8;
 
 // In a ring across nodes, the steps inside nodes wait for network operations to be posted (NCCL, src/graph/tuning.cc:
 // 1 us on Intel hosts, 2 on AMD's).
-constexpr double kNetworkPost_s = 1e-6;
+constexpr double kNetworkPostSeconds = 1e-6;
 
 constexpr double kPicosecondsPerSecond = 1e12;
 
@@ -107,7 +107,7 @@ struct CollectiveModel::Path {
 void CollectiveModel::add_rings_and_trees(const Path& path, Protocol Link::*protocol, double ring_bandwidth,
                                           double tree_bandwidth, Group& group) {
   const Protocol& outer = path.levels.back().link->*protocol;
-  const double post_s = path.levels.size() > 1 ? kNetworkPost_s : 0;
+  const double post_s = path.levels.size() > 1 ? kNetworkPostSeconds : 0;
   double ring_s = 0;
   double tree_s = 0;
   for (const Path::Level& level : path.levels) {

@@ -52,12 +52,13 @@ std::string read_text(const JsonValue& value) {
 }
 
 costs::Device read_device(const JsonValue& value) {
-  value.expect_keys(
-      {"name", "memory", "multiprocessors", "matmul_flops", "vector_flops", "memory_bandwidth", "launch"});
+  value.expect_keys({"name", "memory", "multiprocessors", "accumulators", "matmul_flops", "matmul_clock",
+                     "vector_flops", "memory_bandwidth", "launch"});
   costs::Device device;
   device.name = read_text(value.at("name"));
   device.memory_bytes = read_positive(value, "memory", "B").int64();
   device.multiprocessors = read_positive(value, "multiprocessors", "1").int64();
+  device.accumulators = read_positive(value, "accumulators", "1").int64();
   const JsonValue flops = value.at("matmul_flops");
   for (const auto& [name, rate] : flops.fields()) {
     const auto dtype = costs::parse_dtype(name);
@@ -65,6 +66,7 @@ costs::Device read_device(const JsonValue& value) {
     device.matmul_flops[*dtype] = read_positive(flops, name, "flop/s").number();
   }
   if (device.matmul_flops.empty()) flops.fail("expected at least one dtype");
+  device.matmul_clock = read_constant(value, "matmul_clock", "1", 0.01, 1).number();
   device.vector_flops = read_positive(value, "vector_flops", "flop/s").number();
   device.memory_bandwidth = read_positive(value, "memory_bandwidth", "B/s").number();
   device.launch_s = read_seconds(value, "launch");

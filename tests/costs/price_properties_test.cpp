@@ -9,6 +9,7 @@
 #include "costs/collective.h"
 #include "costs/redistribute.h"
 #include "tests/costs/cluster_files.h"
+#include "tests/costs/single_op.h"
 
 /// What must hold of prices whatever the constants: for every cluster that comes with the program, inside nodes and
 /// across them.
@@ -69,7 +70,7 @@ class PricePropertiesTest : public ::testing::TestWithParam<std::string> {
   void for_every_group(const Check& check) const {
     for (const std::vector<std::int64_t>& shape : shapes()) {
       const Mesh mesh = mesh_of(shape);
-      const CollectiveModel model(cluster_, mesh);
+      const CollectiveModel model(cluster, mesh);
       for (std::uint32_t dims = 0; dims < 1U << mesh.rank(); ++dims) {
         check(mesh, model, dims);
         if (HasFatalFailure()) FAIL() << mesh.num_devices() << " devices, mesh dims " << dims;
@@ -77,7 +78,7 @@ class PricePropertiesTest : public ::testing::TestWithParam<std::string> {
     }
   }
 
-  Cluster cluster_ = testing::shipped_cluster(GetParam());
+  Cluster cluster = testing::shipped_cluster(GetParam());
 };
 
 TEST_P(PricePropertiesTest, more_bytes_never_take_less_time) {
@@ -127,15 +128,15 @@ TEST_P(PricePropertiesTest, an_all_reduce_is_about_a_reduce_scatter_and_an_all_g
 
 // What a node must at least send passes its members' network ports.
 TEST_P(PricePropertiesTest, a_group_that_crosses_nodes_is_bounded_by_its_nics) {
-  if (cluster_.links.size() < 2) GTEST_SKIP() << "has one level only";
-  const std::int64_t node = cluster_.links.front().group;
+  if (cluster.links.size() < 2) GTEST_SKIP() << "has one level only";
+  const std::int64_t node = cluster.links.front().group;
   for_every_group([&](const Mesh& mesh, const CollectiveModel& model, std::uint32_t dims) {
     const std::vector<std::int64_t> members = members_of(mesh, dims);
     const auto n = static_cast<double>(members.size());
     const auto inside = static_cast<double>(
         std::count_if(members.begin(), members.end(), [&](std::int64_t rank) { return rank < node; }));
     if (inside == n) return;
-    const double port = cluster_.links[1].bulk.bandwidth;
+    const double port = cluster.links[1].bulk.bandwidth;
     for (std::int64_t bytes : {kMiB, 64 * kMiB, kGiB, 16 * kGiB}) {
       const double outside_ps = 1e12 * static_cast<double>(bytes) * (n - inside) / n / port;
       const auto price = [&](Collective c) { return static_cast<double>(model.time_ps(c, dims, bytes)); };
@@ -154,7 +155,7 @@ TEST_P(PricePropertiesTest, a_group_is_never_cheaper_on_more_nodes) {
       for (std::int64_t bytes : sizes()) {
         std::int64_t before = 0;
         for (std::int64_t stride : {1, 2, 4, 8, 32}) {
-          const CollectiveModel model(cluster_, mesh_of({devices, stride}));
+          const CollectiveModel model(cluster, mesh_of({devices, stride}));
           const std::int64_t time = model.time_ps(collective, 1, bytes);
           ASSERT_GE(time, before) << collective_name(collective) << " of " << bytes << " bytes, " << devices
                                   << " devices, every " << stride;
@@ -172,7 +173,7 @@ TEST_P(PricePropertiesTest, a_larger_group_is_never_cheaper) {
       for (std::int64_t bytes : sizes()) {
         std::int64_t before = 0;
         for (std::int64_t nodes : {1, 2, 4, 8, 32}) {
-          const CollectiveModel model(cluster_, mesh_of({nodes, 8 / inside, inside}));
+          const CollectiveModel model(cluster, mesh_of({nodes, 8 / inside, inside}));
           const std::int64_t time = model.time_ps(collective, 0b101, bytes);
           ASSERT_GE(time, before) << collective_name(collective) << " of " << bytes << " bytes, " << nodes
                                   << " nodes of " << inside;
@@ -186,7 +187,7 @@ TEST_P(PricePropertiesTest, a_larger_group_is_never_cheaper) {
 TEST_P(PricePropertiesTest, no_detour_between_placements_is_cheaper) {
   for (const std::vector<std::int64_t>& shape :
        {std::vector<std::int64_t>{8}, {32}, {2, 8}, {8, 4}, {1, 8}, {2, 2, 4}}) {
-    const Redistributor redistributor(cluster_, mesh_of(shape));
+    const Redistributor redistributor(cluster, mesh_of(shape));
     for (const std::vector<std::int64_t>& tensor : {std::vector<std::int64_t>{64, 64}, {4096, 8192}}) {
       const RedistributeTable& table = redistributor.table({tensor, {}, DType::kBFloat16});
       const int num_states = static_cast<int>(table.states().size());
@@ -204,11 +205,32 @@ TEST_P(PricePropertiesTest, no_detour_between_placements_is_cheaper) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Clusters, PricePropertiesTest, ::testing::ValuesIn(cluster_names()), [](const auto& cluster) {
-  std::string name = cluster.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+// Cutting a matmul along any of its dims, as tensor parallelism does, gives pieces that take no longer than the whole.
+TEST_P(PricePropertiesTest, a_piece_of_a_matmul_never_takes_longer_than_the_whole) {
+  const auto ps = [&](std::int64_t m, std::int64_t n, std::int64_t k) { return testing::mm(m, k, n).ps(cluster); };
+  for (std::int64_t m : {1, 48, 1000, 1024, 8192, 16384}) {
+    for (std::int64_t n : {16, 130, 1792, 4096, 14336}) {
+      for (std::int64_t k : {64, 500, 4096, 14336}) {
+        const std::int64_t whole = ps(m, n, k);
+        const double peak = cluster.device.matmul_flops.at(DType::kBFloat16);
+        ASSERT_GE(static_cast<double>(whole) * 1e-12, testing::mm(m, k, n).flops() / peak);
+        for (std::int64_t pieces : {2, 3, 4, 8, 32}) {
+          const auto cut = [pieces](std::int64_t size) { return (size + pieces - 1) / pieces; };
+          ASSERT_LE(ps(cut(m), n, k), whole) << m << " " << n << " " << k << " in " << pieces;
+          ASSERT_LE(ps(m, cut(n), k), whole) << m << " " << n << " " << k << " in " << pieces;
+          ASSERT_LE(ps(m, n, cut(k)), whole) << m << " " << n << " " << k << " in " << pieces;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Clusters, PricePropertiesTest, ::testing::ValuesIn(cluster_names()),
+                         [](const auto& description) {
+                           std::string name = description.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace autopar::costs

@@ -20,8 +20,10 @@ TEST(ReadClusterTest, every_field_reaches_its_place) {
   EXPECT_EQ(cluster.device.name, "test device");
   EXPECT_EQ(cluster.device.memory_bytes, 1000000000);
   EXPECT_EQ(cluster.device.multiprocessors, 10);
+  EXPECT_EQ(cluster.device.accumulators, 2);
   EXPECT_EQ(cluster.device.matmul_flops.at(costs::DType::kBFloat16), 1e14);
   EXPECT_EQ(cluster.device.matmul_flops.at(costs::DType::kFloat32), 5e13);
+  EXPECT_EQ(cluster.device.matmul_clock, 0.75);
   EXPECT_EQ(cluster.device.vector_flops, 1e13);
   EXPECT_EQ(cluster.device.memory_bandwidth, 1e12);
   EXPECT_EQ(cluster.device.launch_s, 2e-6);
@@ -89,6 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"\"unit\": \"B\"", "\"unit\": \"GB\"", "device.memory.unit: expected \"B\", found \"GB\""},
         Fault{", \"source\": \"test\"", "", "device.memory: key \"source\" is missing"},
         Fault{"\"bfloat16\"", "\"bf16\"", "device.matmul_flops.bf16: unknown dtype \"bf16\""},
+        Fault{"\"value\": 0.75", "\"value\": 1.75", "device.matmul_clock.value: expected 0.01 to 1, found 1.75"},
         Fault{"\"group\": 4", "\"group\": 1", "links[0].group: expected a larger multiple of 1, found 1"},
         Fault{"\"group\": 4", "\"group\": 0", "links[0].group: the last link, and only it, has group 0"},
         Fault{"\"group\": 0", "\"group\": 8", "links[1].group: the last link, and only it, has group 0"},
