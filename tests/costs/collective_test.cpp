@@ -78,8 +78,9 @@ INSTANTIATE_TEST_SUITE_P(ml_engineering, PublishedTest,
                                            Published{"b200", {6}, kReduce, 8 * kGiB, 778.2, 1.05},
                                            Published{"b200", {8}, kReduce, 8 * kGiB, 838.0, 1.05}));
 
-// The same source's other runs, without the host's overhead: H200 by nccl-tests. The tuner of four nodes of B200 (AWS's
-// own) takes rings where the model, as NCCL would, takes trees.
+// Runs without the host's overhead, H200 by nccl-tests: taken from network/benchmarks/README.md of the same source,
+// whose version of August 2026 does not have them. The tuner of four nodes of B200 (AWS's own) takes rings where the
+// model, as NCCL would, takes trees.
 INSTANTIATE_TEST_SUITE_P(ml_engineering_device_time, PublishedTest,
                          ::testing::Values(Published{"h200", {8}, kReduce, kMiB, 72.45, 1.25},
                                            Published{"h200", {8}, kReduce, 16 * kMiB, 242.45, 1.25},

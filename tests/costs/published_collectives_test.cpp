@@ -120,10 +120,11 @@ TEST(PublishedAllReduceTest, errors_stay_within_ten_percent_of_large_and_twenty_
                   cell.bus_gb_s, alone, 100 * error(alone), in_harness, 100 * error(in_harness));
     }
   }
-  std::printf("mean error at 64 MiB and more: %.1f%%, with the harness %.1f%%\n", 100 * mean(large.alone),
+  std::printf("mean error at 64 MiB and more: %.2f%%, with the harness %.2f%%\n", 100 * mean(large.alone),
               100 * mean(large.in_harness));
   std::printf("mean error at 1 MiB: %.1f%%, with the harness %.1f%%\n", 100 * mean(small.alone),
               100 * mean(small.in_harness));
+  EXPECT_LT(mean(large.alone), 0.11);  // so that what a harness adds does not hide much
   EXPECT_LT(mean(large.in_harness), 0.10);
   EXPECT_LT(mean(small.in_harness), 0.25);
 }
