@@ -11,9 +11,15 @@
 namespace autopar::costs {
 namespace {
 
-// NCCL's own correction of its trees' bandwidth at tens of MiB, where trees and rings compete (treeCorrectionFactor,
-// Simple protocol, src/graph/tuning.cc).
-constexpr double kTreeShare = 0.8;
+// What trees reach of a ring's bandwidth (NCCL, src/graph/tuning.cc).
+constexpr double kTreeShare = 0.92;
+// The same in the low-latency protocol, where half of what is sent are flags.
+constexpr double kLowLatencyRingShare = 0.5;
+constexpr double kLowLatencyTreeShare = 1 / 3.8;
+
+// In a ring across nodes, the steps inside nodes wait for network operations to be posted (NCCL, src/graph/tuning.cc:
+// 1 us on Intel hosts, 2 on AMD's).
+constexpr double kNetworkPostSeconds = 1e-6;
 
 constexpr double kPicosecondsPerSecond = 1e12;
 
@@ -87,40 +93,71 @@ CollectiveModel::Layout CollectiveModel::lay_out(const Cluster& cluster, const M
   return layout;
 }
 
+struct CollectiveModel::Path {
+  struct Level {
+    const Link* link = nullptr;
+    double ring_steps = 0;
+    double tree_depth = 0;
+  };
+  double n = 1;
+  double bandwidth = std::numeric_limits<double>::infinity();  ///< of the narrowest level, ports added up
+  std::vector<Level> levels;                                   ///< those that the group crosses
+};
+
+void CollectiveModel::add_rings_and_trees(const Path& path, Protocol Link::*protocol, double ring_bandwidth,
+                                          double tree_bandwidth, Group& group) {
+  const Protocol& outer = path.levels.back().link->*protocol;
+  const double post_s = path.levels.size() > 1 ? kNetworkPostSeconds : 0;
+  double ring_s = 0;
+  double tree_s = 0;
+  for (const Path::Level& level : path.levels) {
+    const Protocol& link = level.link->*protocol;
+    ring_s += level.ring_steps * std::max(link.hop_latency_s, post_s);
+    tree_s += level.tree_depth * link.hop_latency_s;
+  }
+  const double base_s = outer.base_latency_s;
+  const double ring_s_per_byte = (path.n - 1) / path.n / ring_bandwidth;
+  group.gather.push_back({base_s + ring_s, ring_s_per_byte});
+  group.all_reduce.push_back({base_s + 2 * ring_s, 2 * ring_s_per_byte});
+  group.all_reduce.push_back({base_s + 2 * tree_s, 2 / tree_bandwidth, outer.hop_latency_s});
+}
+
 CollectiveModel::Group CollectiveModel::make_group(const Cluster& cluster, const Layout& layout) {
   Group group;
   if (layout.size == 1) return group;
-  const double n = static_cast<double>(layout.size);
-  double base = 0;
-  double ring_steps = 0;
-  double tree_steps = 0;
-  double pair_steps = 0;
-  double bandwidth = std::numeric_limits<double>::infinity();
+  Path path;
+  path.n = static_cast<double>(layout.size);
+  bool has_low_latency = true;
+  // Peers are served one after another, in all as many as the innermost level has; those beyond at the same time.
+  const Link& inner = cluster.links.front();
+  const std::int64_t rounds = inner.group == 0 ? layout.size : std::min(layout.size, inner.group);
+  double pair_s = 2 * static_cast<double>(rounds - 1) * inner.bulk.hop_latency_s;
   double pair_s_per_byte = 0;
   for (std::size_t l = 0; l < cluster.links.size(); ++l) {
     if (!layout.crosses(l)) continue;
     const Link& link = cluster.links[l];
-    const std::int64_t steps = layout.units_below(l) - layout.levels[l].units;
-    base = link.base_latency_s;
-    ring_steps += static_cast<double>(steps) * link.hop_latency_s;
-    const std::int64_t fan = (layout.units_below(l) + layout.levels[l].units - 1) / layout.levels[l].units;
-    const auto depth = static_cast<double>(l == 0 ? fan - 1 : ceil_log2(fan));
-    tree_steps += depth * link.hop_latency_s;
-    bandwidth = std::min(bandwidth, link.bandwidth * static_cast<double>(layout.fewest_below(l)));
-    // Peers inside the innermost level are served one after another; farther ones at the same time as those.
-    pair_steps += (l == 0 ? 2.0 * static_cast<double>(layout.levels[0].most - 1) : 2.0) * link.hop_latency_s;
+    const std::int64_t units = layout.levels[l].units;
+    const std::int64_t fan = (layout.units_below(l) + units - 1) / units;
+    path.levels.push_back({&link, static_cast<double>(layout.units_below(l) - units),
+                           static_cast<double>(l == 0 ? fan - 1 : ceil_log2(fan))});
+    path.bandwidth = std::min(path.bandwidth, link.bulk.bandwidth * static_cast<double>(layout.fewest_below(l)));
+    has_low_latency = has_low_latency && link.low_latency.bandwidth > 0;
+    if (l > 0) pair_s += 2 * link.bulk.hop_latency_s;
     const std::int64_t peers = layout.levels[l].most - layout.fewest_below(l);
-    pair_s_per_byte = std::max(pair_s_per_byte, static_cast<double>(peers) / n / link.bandwidth);
+    pair_s_per_byte = std::max(pair_s_per_byte, static_cast<double>(peers) / path.n / link.bulk.bandwidth);
   }
-  group.gather.push_back({base + ring_steps, (n - 1) / n / bandwidth});
-  group.all_reduce.push_back({base + 2 * ring_steps, 2 * (n - 1) / n / bandwidth});
-  group.all_reduce.push_back({base + 2 * tree_steps, 2 / (kTreeShare * bandwidth)});
-  const Link& inner = cluster.links.front();
+  const Link& outer = *path.levels.back().link;
+  add_rings_and_trees(path, &Link::bulk, path.bandwidth, kTreeShare * path.bandwidth, group);
+  if (has_low_latency) {
+    const double limit = outer.low_latency.bandwidth;
+    add_rings_and_trees(path, &Link::low_latency, std::min(limit, kLowLatencyRingShare * path.bandwidth),
+                        std::min(limit, kLowLatencyTreeShare * path.bandwidth), group);
+  }
   if (inner.multicast_bandwidth > 0 && layout.levels.front().units == 1) {
     group.all_reduce.push_back(
-        {inner.base_latency_s + inner.multicast_latency_s, (n + 1) / n / inner.multicast_bandwidth});
+        {inner.multicast_latency_s, (path.n + 1) / path.n / inner.multicast_bandwidth, inner.bulk.hop_latency_s});
   }
-  group.all_to_all.push_back({base + pair_steps, pair_s_per_byte});
+  group.all_to_all.push_back({outer.bulk.base_latency_s + pair_s, pair_s_per_byte});
   return group;
 }
 
@@ -132,7 +169,8 @@ std::int64_t CollectiveModel::time_ps(Collective collective, std::uint32_t mesh_
   if (algorithms.empty()) return 0;
   double best = std::numeric_limits<double>::infinity();
   for (const Algorithm& algorithm : algorithms) {
-    best = std::min(best, algorithm.latency_s + algorithm.s_per_byte * static_cast<double>(bytes));
+    const double stream_s = algorithm.s_per_byte * static_cast<double>(bytes);
+    best = std::min(best, algorithm.latency_s + stream_s + 2 * std::sqrt(algorithm.handover_s * stream_s));
   }
   return std::llround(best * kPicosecondsPerSecond);
 }

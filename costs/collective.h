@@ -9,21 +9,26 @@
 
 /// Prices of collectives.
 ///
-/// A collective takes latency + bytes / bandwidth (α–β: Hockney 1994; Thakur, Rabenseifner, Gropp 2005), the least over
-/// the algorithms that NCCL chooses from (its tuning model: src/graph/tuning.cc), with the constants of NCCL's Simple
-/// protocol. With n devices, c_l the number of units of link level l that the group touches (c_-1 = n), and level l's
-/// steps c_(l-1) - c_l:
-///   ring       n-1 steps (all-reduce: twice), each at its link's hop latency; moves bytes · (n-1)/n (all-reduce:
-///   twice)
-///              through the narrowest level, where a unit's ports add up: a node with r members has r network ports.
+/// The least over the algorithms and protocols that NCCL chooses from (its tuning model: src/graph/tuning.cc), with n
+/// devices, c_l the number of units of link level l that the group touches (c_-1 = n), and c_(l-1) - c_l steps in level
+/// l:
+///   ring       latency + bytes / bandwidth (α–β: Hockney 1994; Thakur, Rabenseifner, Gropp 2005). n-1 steps
+///              (all-reduce: twice), each at its link's hop latency; moves bytes · (n-1)/n (all-reduce: twice) through
+///              the narrowest level, where a unit's ports add up: a node with r members has r network ports.
 ///   tree       all-reduce only: up and down a chain inside nodes and a binary tree across them; every byte crosses
-///   each
-///              unit's border twice, at kTreeShare of the ring's bandwidth.
-///   multicast  all-reduce inside one switch that reduces and multicasts (NVLS): a port sends and takes bytes ·
-///   (n+1)/n. pairwise   all-to-all: one send and one receive per peer; what goes to each level's peers passes the
-///   device's own
+///              each unit's border twice.
+///   multicast  all-reduce inside one switch that reduces and multicasts (NVLS): a port sends and takes
+///              bytes · (n+1)/n.
+///   pairwise   all-to-all: one send and one receive per peer; what goes to each level's peers passes the device's own
 ///              port of that level, all levels at once.
-/// tests/costs/collective_test.cpp holds the published figures that this is compared with.
+/// Tree and multicast send a message through a pipeline, chunk by chunk. Small chunks cost a handover each, large ones
+/// delay the stages behind; with the best size both together add 2·√(handover · bytes/bandwidth) (pipelined broadcast:
+/// Chan, Heimlich, Purkayastha, van de Geijn 2007), where the handover is the hop latency of the outermost link. A
+/// ring's pieces are bytes/n: it needs no further pipeline.
+/// Rings and trees also come in NCCL's low-latency protocol (LL), which sends a flag beside every four bytes instead of
+/// synchronising per chunk: short latencies, low bandwidth.
+/// docs/cost-models.md compares all this with published measurements,
+/// tests/costs/published_collectives_test.cpp makes that table.
 namespace autopar::costs {
 
 enum class Collective : std::uint8_t { kAllGather, kReduceScatter, kAllReduce, kAllToAll };
@@ -42,10 +47,11 @@ class CollectiveModel {
   std::int64_t time_ps(Collective collective, std::uint32_t mesh_dims, std::int64_t bytes) const;
 
  private:
-  /// latency_s + s_per_byte · bytes.
+  /// latency_s + x + 2·√(handover_s · x) with x = s_per_byte · bytes.
   struct Algorithm {
     double latency_s = 0;
     double s_per_byte = 0;
+    double handover_s = 0;  ///< of a pipeline's chunk; 0: not a pipeline
   };
   /// What a group of devices looks like on the cluster. Groups of the same mesh dims can lie differently when the mesh
   /// does not fit the nodes; then this is the worst of them.
@@ -57,7 +63,11 @@ class CollectiveModel {
   };
 
   static Layout lay_out(const Cluster& cluster, const Mesh& mesh, std::uint32_t mesh_dims);
+  /// The levels that a group crosses.
+  struct Path;
   static Group make_group(const Cluster& cluster, const Layout& layout);
+  static void add_rings_and_trees(const Path& path, Protocol Link::*protocol, double ring_bandwidth,
+                                  double tree_bandwidth, Group& group);
 
   std::vector<Group> groups_;  // by mesh_dims
 };

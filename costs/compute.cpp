@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -101,9 +102,34 @@ const OpCost& cost_of(std::string_view op) {
   return is_view(op) ? kView : kDefault;
 }
 
-constexpr double kSlice = 512;
+/// What one multiprocessor works on: a piece of the output.
+struct Tile {
+  double high = 0;
+  double wide = 0;
+};
 
-double tile_side(double size) { return size <= 64 ? 64 : 128; }
+// cuBLAS's tiles (NVIDIA, "Matrix Multiplication Background User's Guide").
+constexpr Tile kTiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256}, {256, 64}, {64, 128}, {128, 64}, {64, 64}};
+
+// In how many slices k is cut, so that narrow outputs occupy all multiprocessors.
+constexpr double kSlices[] = {1, 2, 4, 8, 16, 32};
+
+// k is taken in steps of 128 bytes of bfloat16, a line of shared memory.
+constexpr double kStep = 64;
+
+// Estimate: loading and placing one operand value takes a multiprocessor as long as this many multiply-adds. It orders
+// tiles as NVIDIA's guide does; the size is what A100, which keeps its clock, needs at its best shape.
+constexpr double kOperandCost = 8;
+
+// Estimate: a trip to memory before the first multiplication of a tile, about 500 to 600 cycles, and a barrier.
+constexpr double kFillSeconds = 0.5e-6;
+
+constexpr double kSumBytes = 4;  // of one float32
+
+/// Share of a multiprocessor's rate that is left for multiplying.
+constexpr double multiplying_share(const Tile& tile) {
+  return 1 / (1 + kOperandCost * (1 / tile.high + 1 / tile.wide));
+}
 
 /// Independent products [m, k] x [k, n].
 struct Products {
@@ -114,14 +140,32 @@ struct Products {
 
   double flops() const { return 2 * batch * m * n * k; }
 
-  /// What the multiprocessors spend time on: whole rounds of whole tiles.
-  double padded_flops(double multiprocessors) const {
+  /// `rate`: flop/s of all multiprocessors; `output_bytes`: of one value. Each term grows with every size, so a piece
+  /// never takes longer than the whole.
+  double seconds(const Device& device, double rate, double output_bytes) const {
     if (flops() == 0) return 0;
-    const double slices = std::ceil(k / kSlice);
-    const double high = tile_side(m);
-    const double wide = tile_side(n);
-    const double pairs = batch * std::ceil(m / high) * std::ceil(n / wide) * slices;
-    return std::ceil(pairs / multiprocessors) * multiprocessors * 2 * high * wide * (k / slices);
+    double best = std::numeric_limits<double>::infinity();
+    for (const Tile& tile : kTiles) {
+      for (double slices : kSlices) best = std::min(best, seconds(device, rate, output_bytes, tile, slices));
+    }
+    return best;
+  }
+
+ private:
+  double seconds(const Device& device, double rate, double output_bytes, const Tile& tile, double slices) const {
+    const auto multiprocessors = static_cast<double>(device.multiprocessors);
+    const double units = batch * std::ceil(m / tile.high) * std::ceil(n / tile.wide) * slices;
+    const double waves = std::ceil(units / multiprocessors);
+    const double depth = std::ceil(k / slices / kStep) * kStep;
+    const double multiply_s = 2 * tile.high * tile.wide * depth * multiprocessors / (rate * multiplying_share(tile));
+    const double stored_bytes = slices > 1 ? kSumBytes : output_bytes;
+    const double store_s =
+        std::min(units, multiprocessors) * tile.high * tile.wide * stored_bytes / device.memory_bandwidth;
+    const double add_s = slices > 1 ? batch * m * n * (slices * kSumBytes + output_bytes) / device.memory_bandwidth : 0;
+    // With a second accumulator a tile is stored while the next is multiplied.
+    const double tiles_s = device.accumulators > 1 ? waves * std::max(multiply_s, store_s) + kFillSeconds + store_s
+                                                   : waves * (multiply_s + kFillSeconds + store_s);
+    return tiles_s + add_s;
   }
 };
 
@@ -150,23 +194,23 @@ class LocalOp {
 
   double seconds(const Device& device) const {
     if (cost_.kind == CostKind::kFree) return 0;
-    double rate = device.vector_flops;
-    double work = flops();
-    if (node_.flops >= 0) {
-      if (!node_.inputs.empty()) rate = matmul_rate(device, 0);
-    } else if (is_matmul()) {
-      rate = matmul_rate(device, cost_.at);
-      work = products().padded_flops(static_cast<double>(device.multiprocessors));
-    } else if (cost_.kind == CostKind::kAttention || cost_.kind == CostKind::kAttentionBackward) {
-      rate = kAttentionShare * matmul_rate(device, 0);
-    } else if (is_dense_convolution()) {
-      rate = matmul_rate(device, 0);
-    }
-    return std::max(work / rate, bytes_moved() / device.memory_bandwidth) + device.launch_s;
+    return std::max(working_s(device), bytes_moved() / device.memory_bandwidth) + device.launch_s;
   }
 
  private:
   using Shape = std::vector<std::int64_t>;
+
+  double working_s(const Device& device) const {
+    if (node_.flops >= 0) return flops() / (node_.inputs.empty() ? device.vector_flops : large_tile_rate(device, 0));
+    if (is_matmul()) {
+      return products().seconds(device, matmul_rate(device, cost_.at),
+                                static_cast<double>(dtype_bytes(output_meta(node_, 0).dtype)));
+    }
+    if (cost_.kind == CostKind::kAttention || cost_.kind == CostKind::kAttentionBackward) {
+      return flops() / (kAttentionShare * large_tile_rate(device, 0));
+    }
+    return flops() / (is_dense_convolution() ? large_tile_rate(device, 0) : device.vector_flops);
+  }
 
   bool is_matmul() const {
     return cost_.kind == CostKind::kMatmul || cost_.kind == CostKind::kLinear || cost_.kind == CostKind::kGroupedMatmul;
@@ -185,9 +229,14 @@ class LocalOp {
     return pieces;
   }
 
+  /// Of the tensor cores, as long as they have something to multiply.
   double matmul_rate(const Device& device, std::size_t input) const {
     const auto found = device.matmul_flops.find(input_meta(graph_, node_, input).dtype);
-    return found == device.matmul_flops.end() ? device.vector_flops : found->second;
+    return found == device.matmul_flops.end() ? device.vector_flops : device.matmul_clock * found->second;
+  }
+
+  double large_tile_rate(const Device& device, std::size_t input) const {
+    return multiplying_share(kTiles[0]) * matmul_rate(device, input);
   }
 
   Shape input(std::size_t i) const { return local_shape(input_meta(graph_, node_, i), strategy_.inputs[i], mesh_); }

@@ -52,12 +52,13 @@ std::string read_text(const JsonValue& value) {
 }
 
 costs::Device read_device(const JsonValue& value) {
-  value.expect_keys(
-      {"name", "memory", "multiprocessors", "matmul_flops", "vector_flops", "memory_bandwidth", "launch"});
+  value.expect_keys({"name", "memory", "multiprocessors", "accumulators", "matmul_flops", "matmul_clock",
+                     "vector_flops", "memory_bandwidth", "launch"});
   costs::Device device;
   device.name = read_text(value.at("name"));
   device.memory_bytes = read_positive(value, "memory", "B").int64();
   device.multiprocessors = read_positive(value, "multiprocessors", "1").int64();
+  device.accumulators = read_positive(value, "accumulators", "1").int64();
   const JsonValue flops = value.at("matmul_flops");
   for (const auto& [name, rate] : flops.fields()) {
     const auto dtype = costs::parse_dtype(name);
@@ -65,21 +66,29 @@ costs::Device read_device(const JsonValue& value) {
     device.matmul_flops[*dtype] = read_positive(flops, name, "flop/s").number();
   }
   if (device.matmul_flops.empty()) flops.fail("expected at least one dtype");
+  device.matmul_clock = read_constant(value, "matmul_clock", "1", 0.01, 1).number();
   device.vector_flops = read_positive(value, "vector_flops", "flop/s").number();
   device.memory_bandwidth = read_positive(value, "memory_bandwidth", "B/s").number();
   device.launch_s = read_seconds(value, "launch");
   return device;
 }
 
+costs::Protocol read_protocol(const JsonValue& value) {
+  return {read_positive(value, "bandwidth", "B/s").number(), read_seconds(value, "base_latency"),
+          read_seconds(value, "hop_latency")};
+}
+
 costs::Link read_link(const JsonValue& value) {
-  value.expect_keys(
-      {"name", "group", "bandwidth", "base_latency", "hop_latency", "multicast_bandwidth", "multicast_latency"});
+  value.expect_keys({"name", "group", "bandwidth", "base_latency", "hop_latency", "low_latency", "multicast_bandwidth",
+                     "multicast_latency"});
   costs::Link link;
   link.name = read_text(value.at("name"));
   link.group = value.at("group").int64();
-  link.bandwidth = read_positive(value, "bandwidth", "B/s").number();
-  link.base_latency_s = read_seconds(value, "base_latency");
-  link.hop_latency_s = read_seconds(value, "hop_latency");
+  link.bulk = read_protocol(value);
+  if (const auto low_latency = value.find("low_latency")) {
+    low_latency->expect_keys({"bandwidth", "base_latency", "hop_latency"});
+    link.low_latency = read_protocol(*low_latency);
+  }
   if (value.find("multicast_bandwidth") || value.find("multicast_latency")) {
     link.multicast_bandwidth = read_positive(value, "multicast_bandwidth", "B/s").number();
     link.multicast_latency_s = read_seconds(value, "multicast_latency");

@@ -66,32 +66,30 @@ TEST_P(PublishedTest, bus_bandwidth) {
 
 constexpr Collective kReduce = Collective::kAllReduce;
 
-// stas00/ml-engineering: runs that count PyTorch's 20 to 30 us of host overhead, hence the wide tolerance at 1 MiB.
-INSTANTIATE_TEST_SUITE_P(
-    ml_engineering, PublishedTest,
-    ::testing::Values(
-        Published{"a100", {8}, kReduce, kMiB, 18.0, 1.65}, Published{"a100", {8}, kReduce, 64 * kMiB, 171.5},
-        Published{"a100", {8}, kReduce, kGiB, 229.0}, Published{"a100", {8}, kReduce, 16 * kGiB, 234.9},
-        Published{"h200", {8}, kReduce, kMiB, 39.9}, Published{"h200", {8}, kReduce, 64 * kMiB, 346.5},
-        Published{"h200", {8}, kReduce, kGiB, 463.6}, Published{"h200", {8}, kReduce, 16 * kGiB, 482.3},
-        Published{"h200", {8}, Collective::kAllGather, 16 * kGiB, 361.4},
-        Published{"h200", {8}, Collective::kReduceScatter, 16 * kGiB, 362.9},
-        Published{"b200", {8}, kReduce, kMiB, 36.1, 1.55}, Published{"b200", {8}, kReduce, 64 * kMiB, 400.6, 1.75},
-        Published{"b200", {8}, kReduce, kGiB, 723.3}, Published{"b200", {8}, kReduce, 16 * kGiB, 845.7},
-        Published{"b200", {4, 8}, kReduce, kMiB, 5.4, 3.2}, Published{"b200", {4, 8}, kReduce, 64 * kMiB, 156.7, 1.55},
-        Published{"b200", {4, 8}, kReduce, kGiB, 362.0}, Published{"b200", {4, 8}, kReduce, 16 * kGiB, 381.8}));
+// stas00/ml-engineering, nccl-tests at 16 and 8 GiB: the ring's collectives, and the multicast's by number of GPUs.
+// tests/costs/published_collectives_test.cpp has its table of all-reduces.
+INSTANTIATE_TEST_SUITE_P(ml_engineering, PublishedTest,
+                         ::testing::Values(Published{"h200", {8}, Collective::kAllGather, 16 * kGiB, 361.4, 1.05},
+                                           Published{"h200", {8}, Collective::kReduceScatter, 16 * kGiB, 362.9, 1.05},
+                                           Published{"h200", {4}, kReduce, 8 * kGiB, 363.3, 1.1},
+                                           Published{"h200", {6}, kReduce, 8 * kGiB, 435.6, 1.05},
+                                           Published{"h200", {8}, kReduce, 8 * kGiB, 473.1, 1.05},
+                                           Published{"b200", {4}, kReduce, 8 * kGiB, 673.2, 1.05},
+                                           Published{"b200", {6}, kReduce, 8 * kGiB, 778.2, 1.05},
+                                           Published{"b200", {8}, kReduce, 8 * kGiB, 838.0, 1.05}));
 
-// The same source's later runs (network/benchmarks/README.md), without the host's overhead: H200 by nccl-tests. NCCL's
-// trees are slow at a few MiB per node, which a line of latency and bandwidth does not show.
+// Runs without the host's overhead, H200 by nccl-tests: taken from network/benchmarks/README.md of the same source,
+// whose version of August 2026 does not have them. The tuner of four nodes of B200 (AWS's own) takes rings where the
+// model, as NCCL would, takes trees.
 INSTANTIATE_TEST_SUITE_P(ml_engineering_device_time, PublishedTest,
-                         ::testing::Values(Published{"h200", {8}, kReduce, kMiB, 72.45, 1.45},
-                                           Published{"h200", {8}, kReduce, 16 * kMiB, 242.45},
-                                           Published{"h200", {8}, kReduce, 64 * kMiB, 369.82},
-                                           Published{"h200", {8}, kReduce, kGiB, 464.0},
-                                           Published{"b200", {4, 8}, kReduce, kMiB, 12.47, 1.45},
-                                           Published{"b200", {4, 8}, kReduce, 16 * kMiB, 71.8, 2.1},
-                                           Published{"b200", {4, 8}, kReduce, 64 * kMiB, 197.77},
-                                           Published{"b200", {4, 8}, kReduce, kGiB, 365.99}));
+                         ::testing::Values(Published{"h200", {8}, kReduce, kMiB, 72.45, 1.25},
+                                           Published{"h200", {8}, kReduce, 16 * kMiB, 242.45, 1.25},
+                                           Published{"h200", {8}, kReduce, 64 * kMiB, 369.82, 1.1},
+                                           Published{"h200", {8}, kReduce, kGiB, 464.0, 1.1},
+                                           Published{"b200", {4, 8}, kReduce, kMiB, 12.47, 1.25},
+                                           Published{"b200", {4, 8}, kReduce, 16 * kMiB, 71.8, 1.7},
+                                           Published{"b200", {4, 8}, kReduce, 64 * kMiB, 197.77, 1.1},
+                                           Published{"b200", {4, 8}, kReduce, kGiB, 365.99, 1.1}));
 
 // NVIDIA/nccl-tests #290 and #283.
 INSTANTIATE_TEST_SUITE_P(nccl_tests, PublishedTest,
@@ -108,8 +106,10 @@ TEST(CollectiveTest, meets_the_tuning_log_of_nccl) {
   };
   for (const Row& row : {Row{{2, 8}, 3, 70, 409.6}, Row{{8, 8}, 3, 297, 390}, Row{{8, 8}, 1, 106, 54.9}}) {
     const CollectiveModel model = model_of("h100", row.mesh);
-    const double latency = seconds(model, Collective::kAllGather, row.dims, 0);
-    const double slope = seconds(model, Collective::kAllGather, row.dims, 100 * kGiB) - latency;
+    // Large messages, which go by Simple, give its line.
+    const double whole = seconds(model, Collective::kAllGather, row.dims, 100 * kGiB);
+    const double slope = 2 * (whole - seconds(model, Collective::kAllGather, row.dims, 50 * kGiB));
+    const double latency = whole - slope;
     EXPECT_NEAR(latency * 1e6, row.us, 0.02 * row.us);
     // NCCL takes the network for the bottleneck of whole nodes; by what H200 measures, NVLink's rings are, by 5%.
     EXPECT_NEAR(100e-9 * static_cast<double>(kGiB) / slope, row.gb_s, 0.06 * row.gb_s);

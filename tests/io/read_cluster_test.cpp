@@ -20,20 +20,26 @@ TEST(ReadClusterTest, every_field_reaches_its_place) {
   EXPECT_EQ(cluster.device.name, "test device");
   EXPECT_EQ(cluster.device.memory_bytes, 1000000000);
   EXPECT_EQ(cluster.device.multiprocessors, 10);
+  EXPECT_EQ(cluster.device.accumulators, 2);
   EXPECT_EQ(cluster.device.matmul_flops.at(costs::DType::kBFloat16), 1e14);
   EXPECT_EQ(cluster.device.matmul_flops.at(costs::DType::kFloat32), 5e13);
+  EXPECT_EQ(cluster.device.matmul_clock, 0.75);
   EXPECT_EQ(cluster.device.vector_flops, 1e13);
   EXPECT_EQ(cluster.device.memory_bandwidth, 1e12);
   EXPECT_EQ(cluster.device.launch_s, 2e-6);
   ASSERT_EQ(cluster.links.size(), 2U);
   EXPECT_EQ(cluster.links[0].name, "inner");
   EXPECT_EQ(cluster.links[0].group, 4);
-  EXPECT_EQ(cluster.links[0].bandwidth, 1e11);
-  EXPECT_EQ(cluster.links[0].base_latency_s, 1e-5);
-  EXPECT_EQ(cluster.links[0].hop_latency_s, 1e-6);
+  EXPECT_EQ(cluster.links[0].bulk.bandwidth, 1e11);
+  EXPECT_EQ(cluster.links[0].bulk.base_latency_s, 1e-5);
+  EXPECT_EQ(cluster.links[0].bulk.hop_latency_s, 1e-6);
+  EXPECT_EQ(cluster.links[0].low_latency.bandwidth, 3e10);
+  EXPECT_EQ(cluster.links[0].low_latency.base_latency_s, 4e-6);
+  EXPECT_EQ(cluster.links[0].low_latency.hop_latency_s, 2e-7);
   EXPECT_EQ(cluster.links[0].multicast_bandwidth, 9e10);
   EXPECT_EQ(cluster.links[0].multicast_latency_s, 2e-5);
   EXPECT_EQ(cluster.links[1].group, 0);
+  EXPECT_EQ(cluster.links[1].low_latency.bandwidth, 0);
   EXPECT_EQ(cluster.links[1].multicast_bandwidth, 0);
 }
 
@@ -85,9 +91,11 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"\"unit\": \"B\"", "\"unit\": \"GB\"", "device.memory.unit: expected \"B\", found \"GB\""},
         Fault{", \"source\": \"test\"", "", "device.memory: key \"source\" is missing"},
         Fault{"\"bfloat16\"", "\"bf16\"", "device.matmul_flops.bf16: unknown dtype \"bf16\""},
+        Fault{"\"value\": 0.75", "\"value\": 1.75", "device.matmul_clock.value: expected 0.01 to 1, found 1.75"},
         Fault{"\"group\": 4", "\"group\": 1", "links[0].group: expected a larger multiple of 1, found 1"},
         Fault{"\"group\": 4", "\"group\": 0", "links[0].group: the last link, and only it, has group 0"},
         Fault{"\"group\": 0", "\"group\": 8", "links[1].group: the last link, and only it, has group 0"},
+        Fault{"\"value\": 3e10", "\"value\": 0", "links[0].low_latency.bandwidth.value: expected 1 to 1e+18, found 0"},
         Fault{"\"multicast_latency\"", "\"broadcast_latency\"", "links[0]: unknown key \"broadcast_latency\""}));
 
 }  // namespace

@@ -118,7 +118,9 @@ const std::vector<Broken> kTable = {
     {"constraints/unknown_placement.json", "inputs.x[1]: expected R, S(dim) or P(sum), found \"sharded\""},
     {"constraints/unknown_version.json", "version: this program reads version 1, found 2"},
     {"cluster/bandwidth_of_zero.json", "links[0].bandwidth.value: expected 1 to 1e+18, found 0"},
+    {"cluster/clock_above_one.json", "device.matmul_clock.value: expected 0.01 to 1, found 1.5"},
     {"cluster/groups_not_nested.json", "links[1].group: the last link, and only it, has group 0"},
+    {"cluster/low_latency_without_bandwidth.json", "links[0].low_latency: key \"bandwidth\" is missing"},
     {"cluster/source_missing.json", "device.launch: key \"source\" is missing"},
     {"cluster/unit_in_gigabytes.json", "device.memory.unit: expected \"B\", found \"GB\""},
 };
