@@ -44,6 +44,7 @@ class Redistribution:
     steps: tuple[Step, ...]
     uses: tuple[tuple[str, int], ...]  # (key of the reader, its input)
     graph_outputs: tuple[int, ...]  # indices into the outputs of the graph
+    is_saved: bool = False  # runs behind the value's last use in the forward: the backward starts from its result
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,8 +121,8 @@ class Plan:
         lines = [
             f"{self.model_name} on a mesh of {mesh} ({self.cluster})",
             f"predicted step {self.cost_ps / 1e9:.3f} ms, {proof}; "
-            f"{self.peak_bytes / 2**20:.1f} MiB per device, {self.parameter_bytes / 2**20:.1f} MiB of it for parameters, "
-            "gradients and optimizer state",
+            f"{self.peak_bytes / 2**20:.1f} MiB per device, {self.parameter_bytes / 2**20:.1f} MiB of it for "
+            "parameters, gradients and optimizer state",
             "parameters",
         ]
         for placed, names in _fold_names(self.parameters).items():
@@ -305,6 +306,7 @@ class _Reader:
             steps=tuple(self.step(one, f"{place}.steps[{i}]", dtype) for i, one in enumerate(steps)),
             uses=tuple(uses),
             graph_outputs=tuple(graph_outputs),
+            is_saved=self.get(value, place, "is_saved", bool) if "is_saved" in value else False,
         )
 
     def step(self, value: Any, place: str, dtype: str) -> Step:
