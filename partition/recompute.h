@@ -29,7 +29,7 @@ struct RepeatedProblem {
 
 /// `problem` with a node that runs again, before its first reader in the backward, for each node in `which` that the
 /// backward reads of, directly or for others that run again. Views between them run again too. The same as
-/// io/pytorch/autopar/views.py does. With `reads_again` the backward reads what these nodes give, else what the first
+/// io/pytorch/autopar/again.py does. With `reads_again` the backward reads what these nodes give, else what the first
 /// runs gave: then each is an offer, that nothing reads.
 RepeatedProblem with_repeated(const Problem& problem, const std::vector<char>& which, bool reads_again);
 

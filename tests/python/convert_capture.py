@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from autopar.again import repeat_views
 from autopar.model_file import KeyMaker, make_document, write_document
-from autopar.views import repeat_views
 
 DTYPES = {
     "b1": "bool",

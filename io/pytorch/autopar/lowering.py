@@ -12,12 +12,12 @@ from torch import fx
 from torch._functorch._aot_autograd import descriptors as aot
 from torch._ops import OpOverload
 
+from .again import repeat_views
 from .capture import MODEL_PREFIX, MODULE_TAG, Capture
 from .errors import ExportError
 from .model_file import DTYPES, KeyMaker, refs_in
 from .regions import BACKWARD, CONSTRAIN, FORWARD
 from .strategy import declared_strategies, has_rule
-from .views import repeat_views
 
 Json = dict[str, Any]
 COLLECTIVES = ("_c10d_functional.", "_c10d_functional_autograd.", "c10d.", "_dtensor.")

@@ -106,6 +106,7 @@ class Plan:
     redistributions: Sequence[Redistribution]
     outputs: Sequence[OutputPlan]
     communication: Sequence[CommunicationTotal]
+    recompute: tuple[str, ...]  # keys of forward nodes that run again in the backward
 
     def placements(self) -> dict[str, tuple[Placement, ...]]:
         """DTensor placements at rest of every parameter by its fully qualified name, for use without the rest of the
@@ -222,6 +223,7 @@ class _Reader:
                 self.total(one, f"totals.communication[{i}]")
                 for i, one in enumerate(self.get(totals, "totals", "communication", list))
             ],
+            recompute=self.strings(root, "", "recompute"),
         )
 
     def total(self, value: Any, place: str) -> CommunicationTotal:
@@ -236,7 +238,7 @@ class _Reader:
     def strings(self, holder: Any, place: str, key: str, *, nulls: bool = False) -> tuple[Any, ...]:
         listed = self.get(holder, place, key, list)
         if not all(isinstance(one, str) or (nulls and one is None) for one in listed):
-            raise self.fail(f"{place}.{key}", f"want a list of strings, found {_shown(listed)}")
+            raise self.fail(f"{place}.{key}" if place else key, f"want a list of strings, found {_shown(listed)}")
         return tuple(listed)
 
     def placements(self, value: Any, place: str) -> Placements:

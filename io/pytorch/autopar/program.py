@@ -91,7 +91,11 @@ class LocalStep:
         self._entries: dict[tuple[str, int], Redistribution] = {}
         self._entries_by_target: dict[tuple[ValueId, str, Placements], Redistribution] = {}
         self._output_entries: dict[int, Redistribution] = {}
+        self._saved_entries: dict[ValueId, Redistribution] = {}
         for entry in plan.redistributions:
+            if entry.is_saved:
+                self._saved_entries[entry.value, entry.output] = entry
+                continue
             self._entries |= dict.fromkeys(entry.uses, entry)
             self._output_entries |= dict.fromkeys(entry.graph_outputs, entry)
             target = self._canonical(entry.target)
@@ -110,7 +114,7 @@ class LocalStep:
         def run_forward(values: list[Any], states: list[Tensor]) -> list[Any]:
             self._start("forward", [(key, 0) for key in inputs], values, random_forward, states)
             self._run_nodes(forward)
-            kept = [self._values[value][self._placed(value)] for value in saved]
+            kept = [self._keep_for_backward(value) for value in saved]
             return [self._results[index] for index in forward] + kept
 
         def run_backward(values: list[Any], states: list[Tensor], incoming: list[Tensor]) -> list[Any]:
@@ -160,6 +164,28 @@ class LocalStep:
             note(output["ref"], output.get("output", 0))
         return list(found)
 
+    def _keep_for_backward(self, value: ValueId) -> Any:
+        entry = self._saved_entries.get(value)
+        return self._values[value][self._placed(value)] if entry is None else self._redistribute(value, entry)
+
+    def _save(self, node: Json, last_reader: Mapping[ValueId, str]) -> None:
+        """What is saved of a value is made when nothing in the forward needs the value any more."""
+        for value, reader in last_reader.items():
+            if reader == node["key"]:
+                self._redistribute(value, self._saved_entries[value])
+
+    def _last_readers(self) -> dict[ValueId, str]:
+        """Of values that are redistributed to be saved, the last node that makes or reads them in the forward."""
+        last: dict[ValueId, str] = {}
+        for node in self._document["nodes"]:
+            if node["phase"] != "forward" or self._phase != "forward":
+                continue
+            made = [(node["key"], output) for output in range(len(node["outputs"]))]
+            for value in [*made, *refs_in([node["args"], node.get("kwargs", {})])]:
+                if value in self._saved_entries:
+                    last[value] = node["key"]
+        return last
+
     # ---- values ----
 
     def _canonical(self, placements: Sequence[str]) -> Placements:
@@ -170,6 +196,11 @@ class LocalStep:
         placements = self._plan.nodes[value[0]].outputs[value[1]]
         assert placements is not None
         return self._canonical(placements)
+
+    def _given(self, value: ValueId) -> Placements:
+        """As the phase finds it: as it was made or, in the backward, saved."""
+        entry = self._saved_entries.get(value) if self._phase == "backward" else None
+        return self._placed(value) if entry is None else self._canonical(entry.target)
 
     def _fake(self, value: ValueId) -> Any:
         meta = self._metas[value]
@@ -191,14 +222,14 @@ class LocalStep:
         states: Sequence[Tensor],
     ) -> None:
         self._phase = phase
-        self._values = {value: {self._placed(value): tensor} for value, tensor in zip(ids, values, strict=True)}
+        self._values = {value: {self._given(value): tensor} for value, tensor in zip(ids, values, strict=True)}
         self._done = {}
         self._results = {}
         self._states = dict(zip((node.key for node in random), states, strict=True))
 
     def _read(self, value: ValueId, wanted: Placements, entry: Redistribution | None, place: str) -> Any:
         """Exactly as the plan says, also where there would be a shorter way: what runs is what was predicted."""
-        made = self._placed(value) if entry is None else self._canonical(entry.target)
+        made = self._given(value) if entry is None else self._canonical(entry.target)
         if made != wanted:
             raise self._error(
                 f"{place} wants {value[0]} as ({', '.join(wanted)}), which comes as ({', '.join(made)}), "
@@ -254,6 +285,7 @@ class LocalStep:
         made_by: dict[str, list[int]] = {}
         for index in wanted:
             made_by.setdefault(self._document["outputs"][index]["ref"], []).append(index)
+        last_readers = self._last_readers()
         for node in self._document["nodes"]:
             if node["phase"] != self._phase:
                 continue
@@ -267,6 +299,7 @@ class LocalStep:
             except Exception as error:
                 raise self._error(f"{node['op']} cannot run on the local pieces: {error}", node["key"]) from error
             self._results |= {index: self._output(index) for index in made_by.pop(node["key"], ())}
+            self._save(node, last_readers)
         # Some are no node's of this phase.
         self._results |= {index: self._output(index) for indices in made_by.values() for index in indices}
 
@@ -399,7 +432,7 @@ class LocalStep:
         return [
             RandomNode(key=node["key"], stream=self._stream(node["key"]))
             for node in self._document["nodes"]
-            if node["phase"] == phase and _is_random(node["op"], node["args"], node.get("kwargs", {}))
+            if node["phase"] == phase and is_random(node["op"], node["args"], node.get("kwargs", {}))
         ]
 
     def _error(self, text: str, key: str | None = None) -> PlanError:
@@ -422,7 +455,7 @@ def _with_own_numbers(state: Tensor, function: Any) -> Callable[..., Any]:
     return draw
 
 
-def _is_random(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def is_random(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     if op.startswith("autopar."):
         return False
     function = find_op(op)

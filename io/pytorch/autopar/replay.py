@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils import _pytree as pytree
 
+from .again import repeat_nodes
 from .capture import Capture, Loss, capture, flatten_arguments
 from .collectives import Collectives
 from .compare import check_graph, check_mesh, check_other_sizes, check_parameters, parse_tensor, tensor_text
@@ -24,7 +25,7 @@ from .model_file import graph_hash
 from .parallel import ParallelModule, Step, place_whole
 from .placements import Device
 from .plan import NodePlan, Plan, load_plan
-from .program import LocalStep
+from .program import LocalStep, is_random
 from .regions import RegionSite
 
 
@@ -125,7 +126,17 @@ class StepMaker:
         args, kwargs = pytree.tree_unflatten(list(leaves), spec)
         captured = capture(self._skeleton, args, kwargs, self._loss, self._mesh.device_type)
         document = lower(captured)
-        return captured, {**document, "name": type(self._skeleton).__name__, "graph_hash": graph_hash(document)}
+        nodes = repeat_nodes(document["nodes"], self._recomputed(document["nodes"]))
+        name = type(self._skeleton).__name__
+        return captured, {**document, "nodes": nodes, "name": name, "graph_hash": graph_hash(document)}
+
+    def _recomputed(self, nodes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        forward = {node["key"]: node for node in nodes if node["phase"] == "forward"}
+        for key in self._plan.recompute:
+            node = forward.get(key)
+            if node is not None and is_random(node["op"], node["args"], node.get("kwargs", {})):
+                raise PlanError(f"{self._plan.source}: recompute: {key} ({node['op']}) would draw other numbers")
+        return tuple(key for key in self._plan.recompute if key in forward)
 
     def _step(self, captured: Capture, document: Mapping[str, Any], positions: Mapping[str, int]) -> Step:
         plan = self._plan
