@@ -21,6 +21,9 @@ struct Device {
   double vector_flops = 0;               ///< flop/s of pointwise work, and of matmuls in dtypes not in matmul_flops
   double memory_bandwidth = 0;           ///< achievable bytes/s
   double launch_s = 0;                   ///< seconds of one kernel's launch gap
+  /// Share of an all-gather right before a matmul, or of a reduce-scatter right behind one, that is pipelined with it
+  /// (async tensor parallelism); 0: none.
+  double matmul_overlap = 0;
 };
 
 /// A way of sending over a link.

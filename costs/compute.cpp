@@ -112,6 +112,10 @@ struct Tile {
 constexpr Tile kTiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256}, {256, 64}, {64, 128}, {128, 64}, {64, 64}};
 
 // In how many slices k is cut, so that narrow outputs occupy all multiprocessors.
+bool is_product(const OpCost& cost) {
+  return cost.kind == CostKind::kMatmul || cost.kind == CostKind::kLinear || cost.kind == CostKind::kGroupedMatmul;
+}
+
 constexpr double kSlices[] = {1, 2, 4, 8, 16, 32};
 
 // k is taken in steps of 128 bytes of bfloat16, a line of shared memory.
@@ -212,9 +216,7 @@ class LocalOp {
     return flops() / (is_dense_convolution() ? large_tile_rate(device, 0) : device.vector_flops);
   }
 
-  bool is_matmul() const {
-    return cost_.kind == CostKind::kMatmul || cost_.kind == CostKind::kLinear || cost_.kind == CostKind::kGroupedMatmul;
-  }
+  bool is_matmul() const { return is_product(cost_); }
 
   /// In how many pieces the work is cut, as far as placements tell.
   double num_pieces() const {
@@ -323,6 +325,8 @@ class LocalOp {
 };
 
 }  // namespace
+
+bool is_matmul(std::string_view op) { return is_product(cost_of(op)); }
 
 double local_flops(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh) {
   return LocalOp(graph, node, strategy, mesh).flops();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "costs/cluster.h"
 #include "costs/graph.h"
@@ -37,6 +38,9 @@ inline constexpr double kAttentionShare = 0.65;
 /// Floating-point operations of `node` on the local pieces that `strategy` gives (matmul-like ops: 2·m·n·k; others: one
 /// per element moved).
 double local_flops(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh);
+
+/// Whether `op` is a matrix multiply (batched, grouped and with bias too).
+bool is_matmul(std::string_view op);
 
 /// Predicted time in ps of `node` on one device under `strategy`. Views that keep their storage and placeholders are
 /// free.

@@ -53,7 +53,7 @@ std::string read_text(const JsonValue& value) {
 
 costs::Device read_device(const JsonValue& value) {
   value.expect_keys({"name", "memory", "multiprocessors", "accumulators", "matmul_flops", "matmul_clock",
-                     "vector_flops", "memory_bandwidth", "launch"});
+                     "vector_flops", "memory_bandwidth", "launch", "matmul_overlap"});
   costs::Device device;
   device.name = read_text(value.at("name"));
   device.memory_bytes = read_positive(value, "memory", "B").int64();
@@ -70,6 +70,7 @@ costs::Device read_device(const JsonValue& value) {
   device.vector_flops = read_positive(value, "vector_flops", "flop/s").number();
   device.memory_bandwidth = read_positive(value, "memory_bandwidth", "B/s").number();
   device.launch_s = read_seconds(value, "launch");
+  if (value.find("matmul_overlap")) device.matmul_overlap = read_constant(value, "matmul_overlap", "1", 0, 1).number();
   return device;
 }
 

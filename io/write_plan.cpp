@@ -92,6 +92,7 @@ class PlanWriter {
   void write_totals() {
     put("\"totals\": {{\"cost_ps\": {}, \"compute_ps\": {}, \"communication_ps\": {}, ", plan_.cost_ps,
         plan_.compute_ps, plan_.communication_ps);
+    put("\"exposed_ps\": {}, ", plan_.cost_ps - plan_.compute_ps);
     put("\"parameter_bytes\": {}, \"memory_limit_bytes\": {}, ", plan_.parameter_bytes, plan_.memory_limit_bytes);
     write_peak();
     put("\"communication\": [\n");

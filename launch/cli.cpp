@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <map>
 
 #include "io/input_error.h"
 #include "io/read_mesh.h"
@@ -52,6 +53,12 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
   app.add_option("--threads", arguments.engine.threads, "threads of each rank; default: all cores")
       ->type_name("N")
       ->check(CLI::Range(1, kMostThreads).description(""));
+  app.add_option("--overlap", arguments.has_overlap,
+                 "model: parameters are gathered ahead and gradients reduced behind compute; none: all communication "
+                 "is waited for; default: model")
+      ->type_name("model|none")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, bool>{{"model", true}, {"none", false}}).description(""));
   app.add_flag("--reproducible", arguments.reproducible,
                "leave out of the plan what differs between runs (ranks, threads, times)");
   app.add_option("--random-plan", arguments.random_plan,

@@ -124,9 +124,12 @@ std::string summary(const partition::Problem& problem, const partition::Plan& pl
                     const io::RunInfo& run) {
   std::string text = head(problem, plan.cost_ps, result, run);
   const double total = std::max(1.0, static_cast<double>(plan.cost_ps));
-  text += fmt::format("Time            {} compute ({:.1f}%), {} communication ({:.1f}%)\n", time_text(plan.compute_ps),
-                      100 * static_cast<double>(plan.compute_ps) / total, time_text(plan.communication_ps),
-                      100 * static_cast<double>(plan.communication_ps) / total);
+  const std::int64_t exposed_ps = plan.cost_ps - plan.compute_ps;
+  const std::int64_t hidden_ps = plan.communication_ps - exposed_ps;
+  text += fmt::format("Time            {} compute ({:.1f}%), {} communication ({:.1f}%)", time_text(plan.compute_ps),
+                      100 * static_cast<double>(plan.compute_ps) / total, time_text(exposed_ps),
+                      100 * static_cast<double>(exposed_ps) / total);
+  text += hidden_ps > 0 ? fmt::format("; {} more hide behind compute\n", time_text(hidden_ps)) : "\n";
   text += memory(problem.graph, plan);
   text += "\nCommunication of one device\n" + communication(plan);
   text += "\nParameters\n" + parameters(problem.graph, plan);

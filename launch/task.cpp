@@ -68,6 +68,7 @@ Task read_task(const Arguments& arguments) {
   task.problem.pins = io::resolve_constraints(layers, model.graph_file, task.problem.mesh, cluster.cluster);
   task.problem.graph = std::move(model.graph_file.graph);
   task.problem.cluster = std::move(cluster.cluster);
+  task.problem.has_overlap = arguments.has_overlap;
   task.problem.keep_dominated = arguments.random_plan.has_value();
   task.source.is_random = arguments.random_plan.has_value();
   task.source.producer = "autopar-search " AUTOPAR_VERSION;

@@ -589,12 +589,17 @@ class Builder {
   void add_link(std::size_t uses, std::int32_t use, const EdgeEnd& from, const EdgeEnd& to) {
     // A tensor handed out as it came in is in its own placement.
     if (from.variable == to.variable) return;
-    impl_->links.push_back({static_cast<std::int32_t>(uses), use, from, to});
+    ModelNetwork::Impl::Link& link = impl_->links.emplace_back();
+    link = {static_cast<std::int32_t>(uses), use, from, to};
     const auto pair = pairs_.find({static_cast<std::int32_t>(uses), use});
     if (pair == pairs_.end()) {
       const std::int32_t handle = tables_.ask(graph_.meta(impl_->uses[uses].value), from.list, to.list);
+      link.edge = static_cast<std::int32_t>(model_.network.edges.size());
       model_.network.edges.push_back({from.variable, to.variable, handle, from.projection, to.projection});
     } else {
+      link.pair_variable = pair->second.variable;
+      link.pair_from = pair->second.from;
+      link.pair_to = pair->second.to;
       pair_edges_.push_back({from.variable, pair->second.variable, static_cast<std::int32_t>(lists_[from.list].size()),
                              from.projection, pair->second.from});
       pair_edges_.push_back({pair->second.variable, to.variable, static_cast<std::int32_t>(lists_[to.list].size()),

@@ -180,6 +180,14 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
     strategies.back().one_dim.fill(std::numeric_limits<std::uint16_t>::max());
     prices.push_back(0);
   }
+  for (const Strategy& strategy : strategies) {
+    const bool runs =
+        node.role == Role::kNone && !(context.is_optional && choices.communication.size() + 1 == strategies.size());
+    choices.communication.push_back(
+        runs ? costs::total_ps(costs::program_all_reduces(problem.graph, node, strategy, problem.mesh,
+                                                          problem.cluster.device, redistributor.collectives()))
+             : 0);
+  }
   choices.domain.levels = strategy_levels(strategies, problem.mesh.rank());
   for (const PointUsage::Term& term : context.memory) {
     choices.domain.usage.push_back(usage_row(problem, term, strategies));

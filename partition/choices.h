@@ -34,10 +34,11 @@ struct Port {
 /// What a node can choose from. Nodes of equal signature have equal choices.
 struct Choices {
   std::vector<costs::Strategy> strategies;  ///< of an optional node the last is not one
-  engine::Domain domain;      ///< value v is strategies[v]; costs in ps, usage in bytes per NodeContext::memory
-  std::vector<Port> inputs;   ///< per Node::inputs
-  std::vector<Port> outputs;  ///< per Node::outputs
-  bool is_unknown = false;    ///< the op has no rule
+  engine::Domain domain;  ///< value v is strategies[v]; costs in ps, usage in bytes per NodeContext::memory
+  std::vector<engine::Cost> communication;  ///< per strategy, the part of its cost that is its program's all-reduces
+  std::vector<Port> inputs;                 ///< per Node::inputs
+  std::vector<Port> outputs;                ///< per Node::outputs
+  bool is_unknown = false;                  ///< the op has no rule
   /// If strategies is empty because of the node's pin: what its first output could be without it.
   PlacementList possible;
 };

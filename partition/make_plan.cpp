@@ -6,6 +6,7 @@
 #include "partition/build_network.h"
 #include "partition/held_memory.h"
 #include "partition/model_network.h"
+#include "partition/overlap.h"
 
 namespace autopar::partition {
 namespace {
@@ -33,11 +34,12 @@ class PlanMaker {
     add_redistributions();
     plan_.parameter_bytes = parameter_bytes();
     check_memory();
-    plan_.cost_ps = plan_.compute_ps + plan_.communication_ps;
-    if (plan_.cost_ps != expected) {
-      throw std::logic_error("the plan's parts cost " + std::to_string(plan_.cost_ps) + " ps, its assignment " +
+    const std::int64_t parts_ps = plan_.compute_ps + plan_.communication_ps;
+    if (parts_ps != expected) {
+      throw std::logic_error("the plan's parts cost " + std::to_string(parts_ps) + " ps, its assignment " +
                              std::to_string(expected));
     }
+    plan_.cost_ps = step_time(problem_, plan_, redistributor_.collectives()).total_ps();
     return std::move(plan_);
   }
 

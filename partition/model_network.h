@@ -27,6 +27,10 @@ struct ModelNetwork::Impl {
     std::int32_t use = -1;
     LinkEnd from;
     LinkEnd to;
+    std::int32_t edge = -1;  ///< of the network; -1: a variable over pairs stands for it
+    std::int32_t pair_variable = -1;
+    std::int32_t pair_from = -1;  ///< the projections of the pairs
+    std::int32_t pair_to = -1;
   };
 
   std::vector<PhaseUses> uses;

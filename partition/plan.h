@@ -78,7 +78,7 @@ struct Plan {
   std::vector<costs::Placements> copies;
   std::vector<std::optional<costs::Placements>> saved;
   std::vector<std::string> recomputed;  ///< keys of forward nodes that run again in the backward
-  std::int64_t cost_ps = 0;             ///< compute + communication
+  std::int64_t cost_ps = 0;             ///< the step: compute and the communication that does not hide behind it
   std::int64_t compute_ps = 0;
   std::int64_t communication_ps = 0;
   PlanMemory memory;

@@ -1,6 +1,7 @@
 #include "partition/plan_search.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <compare>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "partition/overlap.h"
 #include "partition/recompute.h"
 
 namespace autopar::partition {
@@ -27,6 +29,11 @@ constexpr std::int32_t kFewestApart = 16;
 /// relations are not worth it.
 constexpr double kOffersGap = 0.002;
 constexpr std::size_t kOffersRows = std::size_t{1} << 14;
+/// Of the communication that hides, so much counts where its amount is all but free; and how far shares move.
+constexpr std::int64_t kLittleShare = 8;
+constexpr double kShareGap = 0.0002;
+constexpr std::size_t kShareRows = std::size_t{1} << 14;
+constexpr std::array<std::int64_t, 8> kShareSteps = {512, 256, 192, 128, 96, 64, 32, 16};
 /// Rounds of deciding what runs again, and how much of the limit is left free where a round's choice did not fit.
 constexpr int kMostRounds = 6;
 constexpr std::int64_t kMarginShare = 50;
@@ -151,7 +158,7 @@ class PlanSearch {
   void search() {
     const std::vector<char> nothing(input_.problem.graph.nodes.size(), 0);
     const Variant original(input_.problem, nothing, true);
-    const engine::Solution found = solve(input_.first, options_);
+    const engine::Solution found = solve(input_.problem, input_.first, options_);
     raise_bound(found.bound);
     if (found.assignment.empty()) {
       result_.status = found.status;
@@ -198,11 +205,8 @@ class PlanSearch {
     }
     ModelNetwork model = build_network(repeated.problem, input_.redistributor, build);
     model.network.usage_limit -= margin;
-    engine::Options effort = options_;
-    effort.gap = std::max(effort.gap, kOffersGap);
-    effort.max_rows = std::min(effort.max_rows, kOffersRows);
-    effort.max_branch_nodes = 0;
-    const engine::Solution found = solve(model, effort);
+    const engine::Options effort = limited(options_, kOffersGap, kOffersRows);
+    const engine::Solution found = solve(repeated.problem, model, effort);
     if (margin == 0) raise_bound(found.bound);
     if (found.assignment.empty()) {
       if (!result_.plan) result_.status = margin == 0 ? found.status : Status::kNoSolution;
@@ -226,7 +230,7 @@ class PlanSearch {
     const Problem& problem = variant.repeated.problem;
     while (true) {
       const ModelNetwork model = build_network(problem, input_.redistributor, {variant.times(points_), {}, {}});
-      const engine::Solution found = solve(model, options_);
+      const engine::Solution found = solve(problem, model, options_);
       if (bounds_all) raise_bound(found.bound);
       if (found.assignment.empty()) {
         if (!result_.plan) result_.status = bounds_all ? found.status : Status::kNoSolution;
@@ -237,7 +241,7 @@ class PlanSearch {
         keep(std::move(plan), variant, which);
         return true;
       }
-      if (found.status == Status::kLimitReached) return false;
+      if (is_out_of_time()) return false;
       if (!add_points(variant, held_memory(problem, plan))) {
         throw std::logic_error("a plan exceeds the memory limit where the search looked at it");
       }
@@ -259,14 +263,77 @@ class PlanSearch {
     result_.problem = variant.repeated.problem;
   }
 
-  engine::Solution solve(const ModelNetwork& model, engine::Options options) {
+  engine::Solution solve(const Problem& problem, const ModelNetwork& model, const engine::Options& options) {
+    if (input_.reprice) return solve(input_.reprice(model.network), options);
+    if (!problem.has_overlap) return solve(model.network, options);
+    return solve_overlapped(problem, model, options);
+  }
+
+  /// Looks for the shares of the windows whose network bounds the overlapped time best. First none for the
+  /// communication that hides, but for a little, which makes the best plan use no more of it than it needs; then none
+  /// at all, for the bound. Where these do not meet, shares of classes of equal windows move in ever smaller steps:
+  /// communication that exceeds the compute it hides behind counts too little, and the other way round (subgradient
+  /// ascent).
+  engine::Solution solve_overlapped(const Problem& problem, const ModelNetwork& model, const engine::Options& options) {
+    const OverlapNetworks networks(problem, input_.redistributor, model);
+    const std::vector<std::int32_t>& classes = networks.window_classes();
+    const std::size_t num_classes = ix(*std::max_element(classes.begin(), classes.end())) + 1;
+    std::vector<std::int64_t> shares(num_classes, kLittleShare);
+    engine::Solution best;
+    for (int round = 0;; ++round) {
+      std::vector<std::int64_t> of_windows;
+      for (const std::int32_t one : classes) of_windows.push_back(shares[ix(one)]);
+      engine::Solution found = solve(networks.priced(of_windows), limited(options, kShareGap, kShareRows));
+      best.bound = std::max(best.bound, found.bound);
+      best.status = found.status;
+      if (found.assignment.empty()) return best;
+      const StepTime time = networks.time(found.assignment);
+      if (best.assignment.empty() || time.total_ps() < best.cost) {
+        best.assignment = std::move(found.assignment);
+        best.cost = time.total_ps();
+      }
+      const auto slack = static_cast<Cost>(options.gap * static_cast<double>(best.cost));
+      const bool is_last = round > 0 && static_cast<std::size_t>(round) > kShareSteps.size();
+      if (best.bound + slack >= best.cost || is_out_of_time() || is_last) return best;
+      if (round == 0) {
+        shares.assign(num_classes, 0);
+      } else {
+        step_shares(classes, time, kShareSteps[static_cast<std::size_t>(round) - 1], shares);
+      }
+    }
+  }
+
+  /// Less effort for one of many networks, of which none decides alone.
+  static engine::Options limited(engine::Options options, double gap, std::size_t rows) {
+    options.gap = std::max(options.gap, gap);
+    options.max_rows = std::min(options.max_rows, rows);
+    options.max_branch_nodes = 0;
+    return options;
+  }
+
+  bool is_out_of_time() const {
+    return options_.time_limit_s > 0 &&
+           std::chrono::duration<double>(Clock::now() - start_).count() >= options_.time_limit_s;
+  }
+
+  static void step_shares(const std::vector<std::int32_t>& classes, const StepTime& time, std::int64_t step,
+                          std::vector<std::int64_t>& shares) {
+    std::vector<std::int64_t> excess(shares.size(), 0);
+    for (std::size_t w = 0; w < classes.size(); ++w) {
+      excess[ix(classes[w])] += time.windows[w].hideable_ps - time.windows[w].compute_ps;
+    }
+    for (std::size_t c = 0; c < shares.size(); ++c) {
+      shares[c] = std::clamp<std::int64_t>(shares[c] + (excess[c] > 0 ? step : -step), 0, OverlapNetworks::kWhole);
+    }
+  }
+
+  engine::Solution solve(const engine::CostNetwork& network, engine::Options options) {
     if (options.time_limit_s > 0) {
       const double gone = std::chrono::duration<double>(Clock::now() - start_).count();
       options.time_limit_s = std::max(options.time_limit_s - gone, 0.001);
     }
     share(comm_, {false, options});
-    engine::Solution found =
-        engine::solve(input_.reprice ? input_.reprice(model.network) : model.network, options, comm_, progress_);
+    engine::Solution found = engine::solve(network, options, comm_, progress_);
     add(found.stats);
     return found;
   }

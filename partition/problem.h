@@ -43,6 +43,7 @@ struct Problem {
   costs::Mesh mesh;
   costs::Cluster cluster;
   Pins pins;
+  bool has_overlap = false;     ///< parameters are gathered ahead and gradients reduced behind (overlap.h)
   bool keep_dominated = false;  ///< all strategies stay, also those that are never better than another
 };
 
