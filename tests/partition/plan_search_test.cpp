@@ -333,8 +333,8 @@ costs::Graph random_graph(std::uint32_t seed) {
 }
 
 TEST(PlanSearchTest, equals_exhaustive_search_on_random_graphs) {
-  const std::vector<std::vector<std::int64_t>> meshes = {{2}, {3}, {2, 2}, {4}};
-  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+  const std::vector<std::vector<std::int64_t>> meshes = {{2}, {2}, {3}};
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     LimitCheck(random_graph(seed), meshes[seed % meshes.size()]).check_all();
   }
