@@ -33,7 +33,7 @@ struct Built {
   explicit Built(Problem of, const std::vector<std::int32_t>& time_points = {})
       : problem(std::move(of)),
         redistributor(problem.cluster, problem.mesh),
-        model(build_network(problem, redistributor, time_points)) {}
+        model(build_network(problem, redistributor, {time_points})) {}
 
   Plan plan(const engine::Assignment& assignment) const { return make_plan(problem, redistributor, model, assignment); }
 

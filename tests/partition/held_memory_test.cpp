@@ -216,7 +216,8 @@ Checked check_random_plans(Problem problem, int num_plans, std::uint32_t seed) {
   std::mt19937 random(seed);
   Checked checked;
   for (int i = 0; i < num_plans; ++i) {
-    const ModelNetwork model = build_network(problem, redistributor, {static_cast<std::int32_t>(random() % num_times)});
+    const ModelNetwork model =
+        build_network(problem, redistributor, {{static_cast<std::int32_t>(random() % num_times)}});
     const Plan plan = make_plan(problem, redistributor, model, random_assignment(model.network, random));
     testing::PlanChecker(problem, redistributor, plan).check();
     const std::vector<std::int64_t> held = held_memory(problem, plan).bytes;
@@ -237,7 +238,7 @@ TEST(HeldMemoryTest, on_one_device_every_storage_is_held_as_long_as_it_is_needed
   for (const costs::Graph& graph : {residual_layers(3), split_and_views(), testing::linear_step(64, 32)}) {
     const Problem problem = toy_problem(graph, {1});
     const costs::Redistributor redistributor(problem.cluster, problem.mesh);
-    const ModelNetwork model = build_network(problem, redistributor, all_times(problem));
+    const ModelNetwork model = build_network(problem, redistributor, {all_times(problem)});
     engine::Comm comm;
     const Plan plan = make_plan(problem, redistributor, model, engine::solve(model.network, {}, comm).assignment);
     ASSERT_TRUE(plan.redistributions.empty());
