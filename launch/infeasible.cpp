@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <vector>
 
 #include "costs/memory.h"
 #include "costs/placement.h"
+#include "costs/views.h"
 #include "launch/units.h"
 
 namespace autopar::launch {
@@ -15,12 +17,36 @@ namespace {
 
 using costs::Placement;
 
-/// Least bytes over all legal placements on mesh dims `mesh_dim` and up, with `placements` on the dims before.
-std::int64_t least_bytes(const partition::Problem& problem, const costs::TensorMeta& tensor, const partition::Pin& pin,
-                         costs::Placements& placements, int mesh_dim) {
+/// The gradient of each parameter as far as it surely takes memory of its own; nullptr: none does. Two may be views of
+/// one tensor, and one may be a view of something smaller: of a scalar, expanded.
+std::vector<const costs::TensorMeta*> gradients(const costs::Graph& graph) {
+  std::vector<const costs::TensorMeta*> result(graph.nodes.size(), nullptr);
+  std::set<costs::ValueRef> seen;
+  for (const costs::GraphOutput& output : graph.outputs) {
+    if (output.role != costs::OutputRole::kGradient) continue;
+    const auto node = [&](costs::ValueRef value) -> const costs::Node& {
+      return graph.nodes[static_cast<std::size_t>(value.node)];
+    };
+    costs::ValueRef stored = output.value;
+    while (costs::is_view(node(stored).op)) stored = node(stored).inputs[0];
+    const bool is_own = node(stored).role == costs::Role::kNone && seen.insert(stored).second;
+    const costs::TensorMeta& gradient = graph.meta(output.value);
+    if (is_own && graph.meta(stored).numel() >= gradient.numel()) {
+      result[static_cast<std::size_t>(output.of)] = &gradient;
+    }
+  }
+  return result;
+}
+
+/// Least bytes over all legal placements on mesh dims `mesh_dim` and up, with `placements` on the dims before, of a
+/// parameter, its optimizer state and, if there is one, its gradient.
+std::int64_t least_bytes(const partition::Problem& problem, const costs::TensorMeta& tensor,
+                         const costs::TensorMeta* gradient, const partition::Pin& pin, costs::Placements& placements,
+                         int mesh_dim) {
   if (mesh_dim == problem.mesh.rank()) {
     if (!costs::is_legal(tensor, placements, problem.mesh)) return std::numeric_limits<std::int64_t>::max();
-    return costs::parameter_bytes(tensor, placements, problem.mesh, problem.pins.optimizer);
+    return costs::parameter_bytes(tensor, placements, problem.mesh, problem.pins.optimizer) +
+           (gradient != nullptr ? costs::local_bytes(*gradient, placements, problem.mesh) : 0);
   }
   const auto& pinned = pin.at[static_cast<std::size_t>(mesh_dim)];
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -28,7 +54,7 @@ std::int64_t least_bytes(const partition::Problem& problem, const costs::TensorM
     const Placement placement = dim < 0 ? Placement::replicate() : Placement::shard(dim);
     if (pinned && *pinned != placement) continue;
     placements[mesh_dim] = placement;
-    least = std::min(least, least_bytes(problem, tensor, pin, placements, mesh_dim + 1));
+    least = std::min(least, least_bytes(problem, tensor, gradient, pin, placements, mesh_dim + 1));
   }
   return least;
 }
@@ -36,13 +62,14 @@ std::int64_t least_bytes(const partition::Problem& problem, const costs::TensorM
 }  // namespace
 
 std::int64_t least_parameter_bytes(const partition::Problem& problem, bool with_pins) {
+  const std::vector<const costs::TensorMeta*> gradient = gradients(problem.graph);
   std::int64_t total = 0;
   for (std::size_t i = 0; i < problem.graph.nodes.size(); ++i) {
     const costs::Node& node = problem.graph.nodes[i];
     if (node.role != costs::Role::kParameter) continue;
     costs::Placements placements;
-    total +=
-        least_bytes(problem, *node.outputs[0], with_pins ? problem.pins.nodes[i] : partition::Pin{}, placements, 0);
+    const partition::Pin pin = with_pins ? problem.pins.nodes[i] : partition::Pin{};
+    total += least_bytes(problem, *node.outputs[0], gradient[i], pin, placements, 0);
   }
   return total;
 }
@@ -76,8 +103,7 @@ std::string explain_infeasible(const partition::Problem& problem) {
   }
   if (sources.empty()) {
     return fmt::format(
-        "infeasible: no combination of the ops' strategies keeps parameters, gradients and optimizer "
-        "state within {} ({} bytes) per device",
+        "infeasible: no combination of the ops' strategies keeps the memory of a step within {} ({} bytes) per device",
         bytes_text(limit), limit);
   }
   return fmt::format("infeasible: the limit of {} ({} bytes) per device and these cannot hold together: {}",

@@ -170,19 +170,10 @@ class Tree {
       const Node& view = times_.node(use.node);
       for (std::size_t o = 0; o < view.outputs.size(); ++o) {
         if (!view.outputs[o]) continue;
-        if (view.outputs[o]->shape != times_.graph().meta(value).shape &&
-            num_elements(*view.outputs[o]) != num_elements(times_.graph().meta(value))) {
-          tensors_[read].has_its_size = false;
-        }
+        if (view.outputs[o]->numel() != times_.graph().meta(value).numel()) tensors_[read].has_its_size = false;
         add_readers(read, {use.node, static_cast<std::int32_t>(o)});
       }
     }
-  }
-
-  static std::int64_t num_elements(const costs::TensorMeta& tensor) {
-    std::int64_t count = 1;
-    for (const std::int64_t size : tensor.shape) count *= size;
-    return count;
   }
 
   /// Which tensors are needed now: for themselves, or as the storage of others. Those made from a tensor stand behind
@@ -268,8 +259,9 @@ std::vector<engine::Span> saved_spans(const Graph& graph, const Timeline& timeli
     if (uses[i].phase != Phase::kBackward || producer.role != Role::kNone || producer.phase != Phase::kForward)
       continue;
     const Groups& own = groups.at({uses[i].value.node, uses[i].value.output});
-    spans[i] = {saved_time(times, uses[i].value, uses, own.forward), first_read(times, uses[i])};
-    if (spans[i].end <= spans[i].start) spans[i] = {};
+    const std::int32_t made = saved_time(times, uses[i].value, uses, own.forward);
+    const std::int32_t read = first_read(times, uses[i]);
+    if (made < read) spans[i] = {made, read + 1};
   }
   return spans;
 }

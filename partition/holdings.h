@@ -54,8 +54,8 @@ struct Holding {
 std::vector<Holding> find_holdings(const costs::Graph& graph, const Timeline& timeline,
                                    const std::vector<PhaseUses>& uses, const std::vector<char>& is_saved);
 
-/// Per entry of `uses`, the time points between a value's last use in the forward and its first in the backward: when
-/// it is held only to be saved. Empty for values that are not saved or are graph inputs.
+/// Per entry of `uses`, the time points from behind a value's last use in the forward to its first in the backward,
+/// that included: when what is saved of it can stand for it. Empty for values that are not saved or are graph inputs.
 std::vector<engine::Span> saved_spans(const costs::Graph& graph, const Timeline& timeline,
                                       const std::vector<PhaseUses>& uses);
 

@@ -37,7 +37,7 @@ struct PointUsage {
   std::vector<std::vector<engine::Span>> saved;    ///< per entry of uses
   std::vector<std::vector<engine::Span>> outputs;  ///< per Graph::outputs, of those with placements of their own
   std::map<Link, Moved> moved;
-  std::vector<char> is_saved;  ///< per entry of uses: at some of the points the value is held only to be saved
+  std::vector<char> is_saved;  ///< per entry of uses: at some of the points what is saved can stand for the value
   /// Per Graph::nodes: the memory of what it gives, or gets, counts, so that strategies compare in more than time.
   std::vector<char> outputs_count;
   std::vector<char> inputs_count;

@@ -39,7 +39,7 @@ inline CostNetwork random_network(std::uint32_t seed, const Shape& shape) {
     }
     Variable variable{static_cast<std::int32_t>(network.domains.size()),
                       static_cast<std::int32_t>(v * shape.num_segments / shape.num_variables)};
-    const std::int64_t num_spans = shape.num_times > 0 ? draw(0, 2) : 0;
+    const std::int64_t num_spans = shape.num_times > 0 ? draw(0, 3) : 0;  // may overlap
     for (std::int64_t s = 0; s < num_spans; ++s) {
       std::vector<std::int64_t>& usage = domain.usage.emplace_back();
       for (std::int64_t x = 0; x < size; ++x) usage.push_back(draw(0, 30));

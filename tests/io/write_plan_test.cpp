@@ -38,12 +38,16 @@ struct Fixture {
     plan.nodes[0].outputs[0] = sharded;
     plan.outputs.resize(problem.graph.outputs.size());
     const costs::RedistributeStep gather{Kind::kAllGather, 3, sharded, {}, 8388608, 500};
-    plan.redistributions.push_back({{0, 0}, costs::Phase::kForward, sharded, {}, {gather}, {{4, 0}, {1, -1}}});
+    plan.redistributions.push_back({{0, 0}, costs::Phase::kForward, sharded, {}, {gather}, {{4, 0}, {1, -1}}, false});
     plan.redistributions.push_back(
-        {{8, 0}, costs::Phase::kForward, {}, sharded, {{Kind::kSlice, 1, {}, {}, 0, 0}}, {{9, 0}}});
+        {{8, 0}, costs::Phase::kForward, {}, sharded, {{Kind::kSlice, 1, {}, {}, 0, 0}}, {{9, 0}}, false});
     plan.cost_ps = solution.cost = 619;
     plan.compute_ps = 119;
     plan.communication_ps = 500;
+    plan.memory.node_bytes.resize(problem.graph.nodes.size());
+    plan.memory.node_bytes[5] = plan.memory.peak_bytes = 4321;
+    plan.memory.peak_node = 5;
+    plan.memory.peak_parts = {4000, 300, 0, 0, 20, 1};
     solution.bound = 600;
     solution.status = engine::Status::kLimitReached;
   }
@@ -111,6 +115,30 @@ TEST(WritePlanTest, programs_and_their_all_reduces_only_where_there_are_some) {
       {"step": "all_reduce", "mesh_dims": ["tp"], "dtype": "float64", "bytes": 8192, "time_ps": 12}])json"));
 }
 
+TEST(WritePlanTest, memory_of_every_op_and_the_peak_by_its_parts) {
+  Fixture fixture;
+  auto json = nlohmann::json::parse(fixture.text());
+  EXPECT_EQ(json["totals"]["peak"], nlohmann::json::parse(R"json({"bytes": 4321, "node": "fc1/f/mm",
+      "parameters_bytes": 4000, "optimizer_bytes": 300, "gradients_bytes": 0, "inputs_bytes": 0, "saved_bytes": 20,
+      "temporary_bytes": 1})json"));
+  EXPECT_EQ(json["nodes"]["fc1/f/mm"]["memory_bytes"], 4321);
+  EXPECT_EQ(json["nodes"]["relu/f/relu"]["memory_bytes"], 0);
+  EXPECT_FALSE(json["nodes"]["fc1.weight"].contains("memory_bytes"));
+  fixture.plan.memory.peak_node = -1;
+  json = nlohmann::json::parse(fixture.text());
+  EXPECT_TRUE(json["totals"]["peak"]["node"].is_null());
+}
+
+TEST(WritePlanTest, only_what_is_saved_says_so) {
+  Fixture fixture;
+  fixture.plan.redistributions[1].is_saved = true;
+  fixture.plan.redistributions[1].uses.clear();
+  const auto json = nlohmann::json::parse(fixture.text());
+  EXPECT_FALSE(json["redistributions"][0].contains("is_saved"));
+  EXPECT_EQ(json["redistributions"][1]["is_saved"], true);
+  EXPECT_TRUE(json["redistributions"][1]["uses"].empty());
+}
+
 TEST(WritePlanTest, one_line_per_node_and_redistribution) {
   const Fixture fixture;
   const std::string text = fixture.text();
@@ -135,7 +163,7 @@ TEST(WritePlanTest, run_is_the_last_line_and_all_that_differs) {
 TEST(PlanTotalsTest, sums_by_mesh_dims_and_kind_without_local_steps) {
   partition::Plan plan;
   const auto add = [&](Kind kind, std::uint32_t dims, std::int64_t bytes) {
-    plan.redistributions.push_back({{0, 0}, {}, {}, {}, {{kind, dims, {}, {}, bytes, 2 * bytes}}, {}});
+    plan.redistributions.push_back({{0, 0}, {}, {}, {}, {{kind, dims, {}, {}, bytes, 2 * bytes}}, {}, false});
   };
   add(Kind::kAllReduce, 2, 10);
   add(Kind::kAllGather, 1, 1);

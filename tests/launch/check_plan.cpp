@@ -1,9 +1,10 @@
 #include "tests/launch/check_plan.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
-#include <tuple>
+#include <utility>
 
 namespace autopar::testing {
 namespace {
@@ -35,6 +36,7 @@ class Checker {
     check_edges();
     check_outputs();
     check_totals();
+    check_memory();
     return faults_;
   }
 
@@ -108,14 +110,36 @@ class Checker {
     return plan_["nodes"][key]["outputs"].at(output);
   }
 
+  /// The placements of a value that readers in `phase` start from: in the backward, of what is saved.
+  const json& there(const std::string& value, std::size_t output, const std::string& phase) const {
+    const auto saved = saved_.find({value, output});
+    return phase == "backward" && saved != saved_.end() ? saved->second : produced(value, output);
+  }
+
+  void add_saved(const json& move) {
+    const std::string value = move["value"];
+    const std::size_t output = move["output"];
+    expect(move["is_saved"] == true && move["phase"] == "forward", value + " is not saved in the forward");
+    expect(phases_.count(value) == 1 && phases_[value] == "forward", value + " is saved, but not made in the forward");
+    expect(move["from"] == produced(value, output), value + " is saved from where it is not");
+    expect(move["uses"].empty(), value + " is read in the forward where it is saved");
+    expect(saved_.emplace(std::pair(value, output), move["to"]).second, value + " is saved twice");
+  }
+
   void check_redistributions() {
+    for (const json& node : model_["nodes"]) phases_[node["key"]] = node["phase"];
     for (const json& move : plan_["redistributions"]) {
       const std::string value = move["value"];
       const std::size_t output = move["output"];
-      const json made{{"value", value}, {"output", output}, {"phase", move["phase"]}};
-      const bool is_copy = made_[made.dump()].count(move["from"].dump()) == 1;
-      expect(move["from"] == produced(value, output) || is_copy, value + " is moved from where it is not");
-      made_[made.dump()].insert(move["to"].dump());
+      if (move.contains("is_saved")) {
+        add_saved(move);
+      } else {
+        const json made{{"value", value}, {"output", output}, {"phase", move["phase"]}};
+        const bool is_copy = made_[made.dump()].count(move["from"].dump()) == 1;
+        expect(move["from"] == there(value, output, move["phase"]) || is_copy,
+               value + " is moved from where it is not");
+        made_[made.dump()].insert(move["to"].dump());
+      }
       expect(move["from"] != move["to"], value + " is moved to where it is");
       expect(!move["steps"].empty(), value + " is moved without a step");
       json at = move["from"];
@@ -152,16 +176,19 @@ class Checker {
     expect(is_new, use.dump() + " is moved twice");
   }
 
-  /// `use` reads output `output` of `value` with placements `wanted`.
-  void check_use(const json& use, const std::string& value, std::size_t output, const json& wanted) {
+  /// `use` reads output `output` of `value` in `phase` with placements `wanted`.
+  void check_use(const json& use, const std::string& value, std::size_t output, const std::string& phase,
+                 const json& wanted) {
     const auto found = moves_.find(use.dump());
+    if (phase == "backward") read_later_.insert({value, output});
     if (found == moves_.end()) {
-      expect(produced(value, output) == wanted, use.dump() + " reads " + value + " where it is not");
+      expect(there(value, output, phase) == wanted, use.dump() + " reads " + value + " where it is not");
       return;
     }
     const json& move = *found->second;
     expect(move["value"] == value && move["output"] == output, use.dump() + " is moved from another value");
     expect(move["to"] == wanted, use.dump() + " is moved to where it is not wanted");
+    expect(move["phase"] == phase, use.dump() + " reads what is moved in the other phase");
     ++num_used_;
   }
 
@@ -176,7 +203,8 @@ class Checker {
       const json& inputs = plan_["nodes"][key]["inputs"];
       expect(inputs.size() == refs.size(), key + " has another number of inputs");
       for (std::size_t i = 0; i < std::min(inputs.size(), refs.size()); ++i) {
-        check_use({{"node", key}, {"input", i}}, refs[i]["ref"], refs[i].value("output", std::size_t{0}), inputs[i]);
+        check_use({{"node", key}, {"input", i}}, refs[i]["ref"], refs[i].value("output", std::size_t{0}), node["phase"],
+                  inputs[i]);
       }
     }
   }
@@ -186,7 +214,11 @@ class Checker {
     for (std::size_t i = 0; i < model_["outputs"].size(); ++i) {
       const json& output = model_["outputs"][i];
       const json& placements = plan_["outputs"][i]["placements"];
-      check_use({{"graph_output", i}}, output["ref"], output.value("output", std::size_t{0}), placements);
+      const auto producer = phases_.find(output["ref"]);
+      const std::string phase = output["role"] == "gradient" ? "backward"
+                                : producer == phases_.end()  ? "forward"
+                                                             : producer->second;
+      check_use({{"graph_output", i}}, output["ref"], output.value("output", std::size_t{0}), phase, placements);
       if (output["role"] != "gradient") continue;
       for (const json& input : model_["inputs"]) {
         if (input["key"] != output["of"] || input["role"] != "parameter") continue;
@@ -194,6 +226,9 @@ class Checker {
       }
     }
     expect(num_used_ == moves_.size(), "a redistribution has a use that is not in the model");
+    for (const auto& [value, placements] : saved_) {
+      expect(read_later_.count(value) == 1, value.first + " is saved, but the backward does not read it");
+    }
   }
 
   void check_totals() {
@@ -211,13 +246,38 @@ class Checker {
     expect(plan_["totals"]["cost_ps"] == compute_ps + communication_ps_, "cost_ps is not compute + communication");
     expect(plan_["result"]["cost_ps"] == plan_["totals"]["cost_ps"], "the result has another cost");
     expect(plan_["result"]["bound_ps"] <= plan_["result"]["cost_ps"], "the bound exceeds the cost");
-    expect(plan_["totals"]["parameter_bytes"] <= plan_["totals"]["memory_limit_bytes"], "memory exceeds its limit");
+  }
+
+  /// The peak is within the limit, the sum of its parts, and where the nodes say; placeholders do not run.
+  void check_memory() {
+    const json& peak = plan_["totals"]["peak"];
+    expect(peak["bytes"] <= plan_["totals"]["memory_limit_bytes"], "memory exceeds its limit");
+    std::int64_t parts = 0;
+    for (const auto& [key, part] : peak.items()) {
+      if (key.ends_with("_bytes")) parts += part.get<std::int64_t>();
+    }
+    expect(peak["bytes"] == parts, "the peak is not the sum of its parts");
+    std::int64_t most = 0;
+    for (const auto& [key, choice] : plan_["nodes"].items()) {
+      expect(choice.contains("memory_bytes") == (phases_.count(key) == 1),
+             key + " runs without memory, or does not run");
+      most = std::max(most, choice.value("memory_bytes", std::int64_t{0}));
+    }
+    if (peak["node"].is_null()) {
+      expect(most < peak["bytes"], "a node needs as much memory as the optimizer's step");
+    } else {
+      expect(most == peak["bytes"], "the peak is not the most of all nodes");
+      expect(plan_["nodes"][peak["node"].get<std::string>()]["memory_bytes"] == most, "the peak is at another node");
+    }
   }
 
   const json& model_;
   const json& plan_;
   std::map<std::string, const json*> moves_;           // by use
   std::map<std::string, std::set<std::string>> made_;  // placements that redistributions made, by value and phase
+  std::map<std::string, std::string> phases_;          // of the nodes that run
+  std::map<std::pair<std::string, std::size_t>, json> saved_;  // placements of what is saved
+  std::set<std::pair<std::string, std::size_t>> read_later_;   // values that the backward reads
   std::size_t num_used_ = 0;
   std::int64_t communication_ps_ = 0;
   std::vector<std::string> faults_;

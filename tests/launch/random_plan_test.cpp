@@ -18,9 +18,11 @@ using engine::kForbidden;
 /// Two copies of one variable.
 engine::CostNetwork twins() {
   engine::CostNetwork network;
-  network.domains = {{{5, kForbidden, 7}, {1, 2, 3}, {}}};
+  network.domains = {{{5, kForbidden, 7}, {{1, 2, 3}}, {}}};
   network.variables.resize(2);
   network.variables[0].domain = network.variables[1].domain = 0;
+  network.variables[1].spans = {{2, 5}};
+  network.variables[0].spans = {{0, 3}};
   network.tables = {{1, 1, {kForbidden}}};
   network.usage_limit = 4;
   return network;
@@ -44,7 +46,9 @@ TEST(RandomCostsTest, what_is_forbidden_or_used_stays) {
     EXPECT_EQ(domain.costs[1], kForbidden);
     EXPECT_GE(domain.costs[0], 0);
     EXPECT_LT(domain.costs[0], kForbidden);
-    EXPECT_EQ(domain.usage, (std::vector<std::int64_t>{1, 2, 3}));
+    EXPECT_EQ(domain.usage, twins().domains[0].usage);
+    EXPECT_EQ(network.variables[static_cast<std::size_t>(variable)].spans,
+              twins().variables[static_cast<std::size_t>(variable)].spans);
   }
   EXPECT_EQ(network.tables, twins().tables);
   EXPECT_EQ(network.usage_limit, 4);

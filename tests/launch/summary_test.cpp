@@ -63,6 +63,9 @@ struct Example {
     plan.compute_ps = 3'000'000'000;
     plan.communication_ps = 1'000'000'000;
     plan.memory_limit_bytes = problem.pins.memory_limit_bytes;
+    plan.memory.peak_bytes = std::int64_t{3} << 30;
+    plan.memory.peak_node = static_cast<std::int32_t>(kMm2);
+    plan.memory.peak_parts = {std::int64_t{1} << 30, 0, 0, 0, std::int64_t{2} << 30, 0};
     solution.bound = solution.cost;
     solution.status = engine::Status::kOptimal;
   }
@@ -72,8 +75,13 @@ struct Example {
     placements[1] = tp;
   }
   static partition::Redistribution move(std::size_t value, Kind kind, std::int32_t user, std::int32_t input) {
-    return {
-        {static_cast<std::int32_t>(value), 0}, {}, {}, {}, {{kind, 1, {}, {}, 2 << 20, 500'000'000}}, {{user, input}}};
+    return {{static_cast<std::int32_t>(value), 0},
+            {},
+            {},
+            {},
+            {{kind, 1, {}, {}, 2 << 20, 500'000'000}},
+            {{user, input}},
+            false};
   }
   std::string text() const { return summary(problem, plan, solution, io::RunInfo{2, 8, 0.1, 0.2, 0.3}); }
 };
@@ -82,9 +90,17 @@ TEST(SummaryTest, states_result_times_and_parameters) {
   const std::string text = Example().text();
   EXPECT_THAT(text, AllOf(HasSubstr("tiny_mlp on 8 devices (dp=2, tp=4)"), HasSubstr("4.000 ms, proven optimal"),
                           HasSubstr("2 ranks, 8 threads each"), HasSubstr("3.000 ms compute (75.0%)"),
-                          HasSubstr("1.000 ms communication (25.0%)"), HasSubstr("of 80.00 GiB per device")));
+                          HasSubstr("1.000 ms communication (25.0%)"),
+                          HasSubstr("3.000 GiB of 80.00 GiB per device at the peak, fc2/f/mm\n"),
+                          HasSubstr(" parameters 1.000 GiB, saved 2.000 GiB\n")));
   EXPECT_THAT(text, ::testing::ContainsRegex("dp +all_gather +1 +2.000 MiB +0.500"));
   EXPECT_THAT(text, ::testing::ContainsRegex("fc1.weight +bf16\\[4096,1024\\] +dp: S\\(0\\) +tp: S\\(0\\)"));
+}
+
+TEST(SummaryTest, a_peak_behind_all_nodes_is_the_optimizers) {
+  Example example;
+  example.plan.memory.peak_node = -1;
+  EXPECT_THAT(example.text(), HasSubstr("at the peak, the optimizer's step\n"));
 }
 
 TEST(SummaryTest, says_how_far_an_unproven_plan_can_be_off) {
@@ -130,7 +146,8 @@ TEST(InfeasibleTest, says_whether_memory_or_pins_are_to_blame) {
   example.problem.pins.memory_limit_bytes = 1 << 30;
   EXPECT_THAT(explain_infeasible(example.problem), HasSubstr("cannot hold together: c.json: parameters.fc1"));
   example.problem.pins.nodes[kFc1] = {};
-  EXPECT_THAT(explain_infeasible(example.problem), HasSubstr("no combination of the ops' strategies keeps"));
+  EXPECT_THAT(explain_infeasible(example.problem),
+              HasSubstr("no combination of the ops' strategies keeps the memory of a step within"));
   example.problem.graph.nodes.back().strategies.emplace_back();
   EXPECT_THAT(explain_infeasible(example.problem),
               HasSubstr("the strategies that the model lists for \"" + example.problem.graph.nodes.back().key));

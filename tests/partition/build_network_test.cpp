@@ -9,6 +9,7 @@
 
 #include "engine/comm.h"
 #include "engine/solve.h"
+#include "partition/held_memory.h"
 #include "plan_checker.h"
 #include "toy.h"
 
@@ -29,10 +30,10 @@ using testing::ValueRef;
 
 /// A problem with its network.
 struct Built {
-  explicit Built(Problem of)
+  explicit Built(Problem of, const std::vector<std::int32_t>& time_points = {})
       : problem(std::move(of)),
         redistributor(problem.cluster, problem.mesh),
-        model(build_network(problem, redistributor)) {}
+        model(build_network(problem, redistributor, {time_points})) {}
 
   Plan plan(const engine::Assignment& assignment) const { return make_plan(problem, redistributor, model, assignment); }
 
@@ -228,16 +229,41 @@ TEST(BuildNetworkTest, one_device_needs_no_communication) {
   EXPECT_TRUE(plan.redistributions.empty());
 }
 
-TEST(BuildNetworkTest, parameter_memory_is_limited) {
+TEST(BuildNetworkTest, memory_is_limited_where_it_is_looked_at) {
   Problem problem = toy_problem(residual_layers(2), {8});
-  const std::int64_t whole = costs::parameter_bytes(*problem.graph.nodes[0].outputs[0], {}, problem.mesh, {});
-  problem.pins.memory_limit_bytes = whole;  // one of two parameters, if whole
-  const Built built(problem);
+  const costs::TensorMeta& weight = *problem.graph.nodes[0].outputs[0];
+  const std::int64_t whole =
+      costs::parameter_bytes(weight, {}, problem.mesh, {}) + costs::local_bytes(weight, {}, problem.mesh);
+  problem.pins.memory_limit_bytes = whole;  // one of two parameters with its gradient, if whole
+  const std::int32_t last = Timeline::of(problem.graph).num_times() - 1;
+  const auto bytes_at_last = [&](const Plan& plan) { return held_memory(problem, plan).bytes.back(); };
+  EXPECT_GT(bytes_at_last(Built(problem).best_plan()), whole);
+  const Built built(problem, {last});
   EXPECT_EQ(built.model.network.usage_limit, whole);
-  EXPECT_LE(built.best_plan().parameter_bytes, whole);
+  const Plan plan = built.best_plan();
+  PlanChecker(problem, built.redistributor, plan).check();
+  EXPECT_LE(bytes_at_last(plan), whole);
+  EXPECT_LE(plan.parameter_bytes, whole);
   problem.pins.memory_limit_bytes = 16;
   engine::Comm comm;
-  EXPECT_EQ(engine::solve(Built(problem).model.network, {}, comm).status, engine::Status::kInfeasible);
+  EXPECT_EQ(engine::solve(Built(problem, {last}).model.network, {}, comm).status, engine::Status::kInfeasible);
+}
+
+TEST(BuildNetworkTest, layers_stay_alike_where_memory_is_looked_at) {
+  // The same time point of the forward in both, and the last.
+  const auto with_points = [](int num_layers) {
+    Problem problem = toy_problem(residual_layers(num_layers), {2, 4});
+    const std::int32_t last = Timeline::of(problem.graph).num_times() - 1;
+    const auto end_of_forward = static_cast<std::int32_t>(
+        std::count_if(problem.graph.nodes.begin(), problem.graph.nodes.end(),
+                      [](const auto& node) { return node.role == Role::kNone && node.phase == Phase::kForward; }));
+    return Built(std::move(problem), {2 * end_of_forward - 1, last}).model.network;
+  };
+  const engine::CostNetwork few = with_points(6);
+  const engine::CostNetwork many = with_points(12);
+  EXPECT_EQ(many.domains.size(), few.domains.size());
+  EXPECT_EQ(many.tables.size(), few.tables.size());
+  EXPECT_EQ(many.projections.size(), few.projections.size());
 }
 
 TEST(BuildNetworkTest, more_layers_bring_no_new_domains_or_tables) {

@@ -2,19 +2,23 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
 #include "costs/compute.h"
 #include "costs/memory.h"
 #include "partition/build_network.h"
+#include "partition/held_memory.h"
 #include "partition/plan.h"
 
 namespace autopar::partition::testing {
 
 /// Follows every value of a plan from its producer to its readers, knowing only plan and graph, and adds up what it
-/// costs. Fails where a reader does not get what it wants or something is not used.
+/// costs. Fails where a reader does not get what it wants or something is not used. Readers in the backward start from
+/// what is saved of a value of the forward, if the plan saves another placement of it than is given.
 class PlanChecker {
  public:
   PlanChecker(const Problem& problem, const costs::Redistributor& redistributor, const Plan& plan)
@@ -23,7 +27,9 @@ class PlanChecker {
   void check() {
     check_redistributions();
     check_readers();
+    check_saved();
     check_totals();
+    check_memory();
   }
 
  private:
@@ -35,13 +41,49 @@ class PlanChecker {
     return plan_.nodes[at(value.node)].outputs[at(value.output)];
   }
 
+  /// What readers in `phase` start from.
+  const costs::Placements& there(costs::ValueRef value, costs::Phase phase) const {
+    const auto saved = saved_.find(value);
+    return phase == costs::Phase::kBackward && saved != saved_.end() ? saved->second : given(value);
+  }
+
+  void add_saved(const Redistribution& move) {
+    EXPECT_EQ(move.phase, costs::Phase::kForward);
+    EXPECT_EQ(move.from, given(move.value)) << "saved from a copy";
+    EXPECT_TRUE(move.uses.empty()) << "what is saved is read in the backward only";
+    const costs::Node& producer = problem_.graph.nodes[at(move.value.node)];
+    EXPECT_EQ(producer.role, costs::Role::kNone) << "graph inputs are there anyway";
+    EXPECT_EQ(producer.phase, costs::Phase::kForward);
+    EXPECT_TRUE(saved_.emplace(move.value, move.to).second) << "saved twice";
+  }
+
+  /// What is saved is read in the backward, and is what the plan says.
+  void check_saved() {
+    const std::vector<PhaseUses> uses = collect_uses(problem_.graph);
+    ASSERT_EQ(plan_.saved.size(), uses.size());
+    std::size_t num_read = 0;
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      const bool is_saved = uses[i].phase == costs::Phase::kBackward && saved_.contains(uses[i].value);
+      num_read += is_saved ? 1U : 0U;
+      EXPECT_TRUE(plan_.saved[i].has_value() || !is_saved);
+      const costs::Placements& kept = there(uses[i].value, costs::Phase::kBackward);
+      EXPECT_EQ(plan_.saved[i].value_or(kept), kept);
+    }
+    EXPECT_EQ(num_read, saved_.size()) << "something is saved for nobody";
+  }
+
   void check_redistributions() {
     std::map<Key, std::set<costs::Placements>> made;
     for (const Redistribution& move : plan_.redistributions) {
       const Key key{move.value, move.phase};
       EXPECT_NE(move.from, move.to);
-      EXPECT_TRUE(move.from == given(move.value) || made[key].contains(move.from)) << "starts from nothing";
-      made[key].insert(move.to);
+      if (move.is_saved) {
+        add_saved(move);
+      } else {
+        EXPECT_TRUE(move.from == there(move.value, move.phase) || made[key].contains(move.from))
+            << "starts from nothing";
+        made[key].insert(move.to);
+      }
       costs::Placements now = move.from;
       std::int64_t time_ps = 0;
       for (const costs::RedistributeStep& step : move.steps) {
@@ -71,12 +113,19 @@ class PlanChecker {
     for (std::size_t i = 0; i < problem_.graph.outputs.size(); ++i) {
       const costs::GraphOutput& output = problem_.graph.outputs[i];
       const Redistribution* move = delivered({static_cast<std::int32_t>(i), -1});
-      EXPECT_EQ(move ? move->to : given(output.value), plan_.outputs[i]);
+      EXPECT_EQ(move ? move->to : there(output.value, output_phase(output)), plan_.outputs[i]);
       if (output.of >= 0) {
         EXPECT_EQ(plan_.outputs[i], plan_.nodes[at(output.of)].outputs[0]);
       }
     }
     EXPECT_EQ(seen_, gets_.size()) << "something is delivered to nobody";
+  }
+
+  /// A gradient is handed out in the backward, anything else in the phase that makes it.
+  costs::Phase output_phase(const costs::GraphOutput& output) const {
+    if (output.role == costs::OutputRole::kGradient) return costs::Phase::kBackward;
+    const costs::Node& producer = problem_.graph.nodes[at(output.value.node)];
+    return producer.role == costs::Role::kNone ? producer.phase : costs::Phase::kForward;
   }
 
   const Redistribution* delivered(Redistribution::Use use) {
@@ -89,7 +138,7 @@ class PlanChecker {
   void check_reader(Redistribution::Use use, costs::ValueRef value, costs::Phase phase,
                     const costs::Placements& wanted) {
     const Redistribution* move = delivered(use);
-    EXPECT_EQ(move ? move->to : given(value), wanted) << problem_.graph.nodes[at(use.node)].key;
+    EXPECT_EQ(move ? move->to : there(value, phase), wanted) << problem_.graph.nodes[at(use.node)].key;
     if (!move) return;
     EXPECT_EQ(move->value, value);
     EXPECT_EQ(move->phase, phase);
@@ -111,15 +160,37 @@ class PlanChecker {
         bytes += costs::parameter_bytes(*node.outputs[0], choice.outputs[0], problem_.mesh, problem_.pins.optimizer);
       }
     }
+    for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
+      const costs::GraphOutput& output = problem_.graph.outputs[i];
+      if (output.role != costs::OutputRole::kGradient) continue;
+      bytes += costs::local_bytes(problem_.graph.meta(output.value), plan_.outputs[i], problem_.mesh);
+    }
     EXPECT_EQ(plan_.compute_ps, compute_ps);
     EXPECT_EQ(plan_.communication_ps, communication_ps_);
     EXPECT_EQ(plan_.cost_ps, compute_ps + communication_ps_);
     EXPECT_EQ(plan_.parameter_bytes, bytes);
   }
 
+  void check_memory() {
+    const PlanMemory& memory = plan_.memory;
+    const HeldMemory held = held_memory(problem_, plan_);
+    EXPECT_EQ(memory.peak_bytes, *std::max_element(held.bytes.begin(), held.bytes.end()));
+    EXPECT_EQ(memory.peak_bytes, std::accumulate(memory.peak_parts.begin(), memory.peak_parts.end(), std::int64_t{0}));
+    ASSERT_EQ(memory.node_bytes.size(), plan_.nodes.size());
+    const std::int64_t most_of_nodes = *std::max_element(memory.node_bytes.begin(), memory.node_bytes.end());
+    if (memory.peak_node < 0) {
+      EXPECT_LT(most_of_nodes, memory.peak_bytes);
+      EXPECT_EQ(held.bytes.back(), memory.peak_bytes);
+    } else {
+      EXPECT_EQ(memory.node_bytes[at(memory.peak_node)], memory.peak_bytes);
+      EXPECT_EQ(most_of_nodes, memory.peak_bytes);
+    }
+  }
+
   const Problem& problem_;
   const costs::Redistributor& redistributor_;
   const Plan& plan_;
+  std::map<costs::ValueRef, costs::Placements> saved_;
   std::map<std::pair<std::int32_t, std::int32_t>, const Redistribution*> gets_;
   std::size_t seen_ = 0;
   std::int64_t communication_ps_ = 0;

@@ -51,6 +51,7 @@ def document() -> Json:
             "relu": node("aten.relu.default", [whole], memory_bytes=48),
             "relu/b": node("aten.relu.default", [whole], memory_bytes=40),
         },
+        "recompute": [],
         "redistributions": [
             move("forward", whole, half, "slice", [], is_saved=True),
             move("backward", half, whole, "all_gather", [{"node": "relu/b", "input": 0}]),

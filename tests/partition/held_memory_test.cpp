@@ -1,0 +1,267 @@
+#include "partition/held_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "costs/memory.h"
+#include "costs/views.h"
+#include "engine/comm.h"
+#include "partition/build_network.h"
+#include "plan_checker.h"
+#include "toy.h"
+
+namespace autopar::partition {
+namespace {
+
+using costs::Phase;
+using costs::Placements;
+using costs::Role;
+using costs::ValueRef;
+using testing::residual_layers;
+using testing::toy_problem;
+using testing::ToyGraph;
+
+/// What a plan holds, by following every tensor of the step from where its storage is made to the last time that it or
+/// a view or copy of it is needed. It knows nothing of holdings: a tensor that is not moved is the same storage.
+class MemoryOracle {
+ public:
+  MemoryOracle(const Problem& problem, const Plan& plan)
+      : problem_(problem),
+        plan_(plan),
+        timeline_(Timeline::of(problem.graph)),
+        uses_(collect_uses(problem.graph)),
+        bytes_(static_cast<std::size_t>(timeline_.num_times()), 0) {}
+
+  std::vector<std::int64_t> run() {
+    const costs::Graph& graph = problem_.graph;
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+      const costs::Node& node = graph.nodes[i];
+      if (costs::is_view(node.op)) continue;
+      for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+        const ValueRef value{static_cast<std::int32_t>(i), static_cast<std::int32_t>(o)};
+        const bool is_input = node.role != Role::kNone;
+        const std::int64_t bytes =
+            node.role == Role::kParameter
+                ? costs::parameter_bytes(graph.meta(value), given(value), problem_.mesh, problem_.pins.optimizer)
+                : size(value, given(value));
+        const std::size_t storage = make(bytes, is_input ? 0 : timeline_.run_time(value.node));
+        if (is_input) need(storage, timeline_.num_times() - 1);
+        follow(value, storage, given(value));
+      }
+    }
+    for (const Storage& storage : storages_) {
+      for (std::int32_t t = storage.made; t <= storage.last; ++t) bytes_[ix(t)] += storage.bytes;
+    }
+    return bytes_;
+  }
+
+ private:
+  struct Storage {
+    std::int64_t bytes = 0;
+    std::int32_t made = 0;
+    std::int32_t last = 0;
+  };
+
+  static std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+  const Placements& given(ValueRef value) const { return plan_.nodes[ix(value.node)].outputs[ix(value.output)]; }
+  std::int64_t size(ValueRef value, const Placements& placements) const {
+    return costs::local_bytes(problem_.graph.meta(value), placements, problem_.mesh);
+  }
+  std::size_t make(std::int64_t bytes, std::int32_t time) {
+    storages_.push_back({bytes, time, time});
+    return storages_.size() - 1;
+  }
+  void need(std::size_t storage, std::int32_t time) {
+    storages_[storage].last = std::max(storages_[storage].last, time);
+  }
+
+  bool is_input(ValueRef value) const { return problem_.graph.nodes[ix(value.node)].role != Role::kNone; }
+
+  std::int32_t read_time(ValueRef value, const Redistribution::Use& use) const {
+    if (use.input >= 0) return timeline_.read_time(use.node);
+    return is_input(value) ? 0 : timeline_.run_time(value.node) + 1;
+  }
+
+  /// `value` as `to`, made at `time` of `storage`, which has it as `from`.
+  std::size_t moved(ValueRef value, std::size_t storage, const Placements& from, const Placements& to,
+                    std::int32_t time) {
+    need(storage, time);
+    if (from == to) return storage;
+    for (const Redistribution& move : plan_.redistributions) {
+      if (move.value != value || move.from != from || move.to != to) continue;
+      bytes_[ix(time)] += costs::making_bytes(problem_.graph.meta(value), move.steps, problem_.mesh);
+      return make(size(value, to), time);
+    }
+    ADD_FAILURE() << "the plan has no redistribution to what it reads";
+    return storage;
+  }
+
+  void follow(ValueRef value, std::size_t storage, const Placements& placements) {
+    for (std::size_t i = 0; i < uses_.size(); ++i) {
+      if (uses_[i].value != value) continue;
+      std::size_t there = storage;
+      Placements now = placements;
+      std::int32_t first = timeline_.num_times();
+      for (const Redistribution::Use& use : uses_[i].uses) first = std::min(first, read_time(value, use));
+      if (plan_.saved[i]) {
+        there = moved(value, there, now, *plan_.saved[i], saved_time(value));
+        now = *plan_.saved[i];
+      }
+      if (uses_[i].uses.size() > 1) {
+        there = moved(value, there, now, plan_.copies[i], first);
+        now = plan_.copies[i];
+      }
+      for (const Redistribution::Use& use : uses_[i].uses) follow_reader(value, use, there, now);
+    }
+  }
+
+  void follow_reader(ValueRef value, const Redistribution::Use& use, std::size_t storage, const Placements& now) {
+    const bool is_output = use.input < 0;
+    const Placements& wanted =
+        is_output ? plan_.outputs[ix(use.node)] : plan_.nodes[ix(use.node)].inputs[ix(use.input)];
+    const std::size_t own = moved(value, storage, now, wanted, read_time(value, use));
+    need(own, is_output ? timeline_.num_times() - 1 : timeline_.run_time(use.node));
+    const costs::Node* view = is_output || use.input != 0 ? nullptr : &problem_.graph.nodes[ix(use.node)];
+    if (view == nullptr || !costs::is_view(view->op)) return;
+    for (std::size_t o = 0; o < view->outputs.size(); ++o) {
+      const ValueRef of_view{use.node, static_cast<std::int32_t>(o)};
+      follow(of_view, own, given(of_view));
+    }
+  }
+
+  /// The first time to read behind the value's making and its readers in the forward.
+  std::int32_t saved_time(ValueRef value) const {
+    std::int32_t place = timeline_.place[ix(value.node)];
+    for (const PhaseUses& uses : uses_) {
+      if (uses.value != value || uses.phase != Phase::kForward) continue;
+      for (const Redistribution::Use& use : uses.uses) {
+        place = std::max(place, use.input >= 0 ? timeline_.place[ix(use.node)] : timeline_.place[ix(value.node)] + 1);
+      }
+    }
+    return 2 * (place + 1);
+  }
+
+  const Problem& problem_;
+  const Plan& plan_;
+  Timeline timeline_;
+  std::vector<PhaseUses> uses_;
+  std::vector<std::int64_t> bytes_;
+  std::vector<Storage> storages_;
+};
+
+/// relu(x w) cut in two by columns, one half of which is read later, and all of it in the backward by a view; a third
+/// reader takes x itself.
+costs::Graph split_and_views() {
+  using testing::Arg;
+  using testing::OutputRole;
+  ToyGraph toy;
+  const ValueRef w = toy.input(Role::kParameter, "w", {64, 64});
+  const ValueRef x = toy.input(Role::kInput, "x", {32, 64});
+  const ValueRef y = toy.op(
+      "relu.default", {ToyGraph::ref(toy.op("mm.default", {ToyGraph::ref(x), ToyGraph::ref(w)}, {32, 64}))}, {32, 64});
+  const ValueRef left = toy.op("split.Tensor", {ToyGraph::ref(y), {std::int64_t{32}}, {std::int64_t{1}}}, {32, 32});
+  costs::Node& split = toy.graph.nodes[static_cast<std::size_t>(left.node)];
+  split.outputs.push_back(split.outputs[0]);
+  const ValueRef right{left.node, 1};
+  const ValueRef a = toy.op("relu.default", {ToyGraph::ref(left)}, {32, 32});
+  const ValueRef b = toy.op("add.Tensor", {ToyGraph::ref(right), ToyGraph::ref(a)}, {32, 32});
+  toy.output(toy.op("sum.default", {ToyGraph::ref(b)}, {}), OutputRole::kLoss);
+  toy.phase = Phase::kBackward;
+  const ValueRef yt = toy.op("t.default", {ToyGraph::ref(y)}, {64, 32});
+  const ValueRef square = toy.op("mm.default", {ToyGraph::ref(yt), ToyGraph::ref(y)}, {64, 64});
+  const ValueRef gradient = toy.op("t.default", {ToyGraph::ref(square)}, {64, 64});
+  toy.output(gradient, OutputRole::kGradient, w);
+  return std::move(toy.graph);
+}
+
+/// All time points of `problem`.
+std::vector<std::int32_t> all_times(const Problem& problem) {
+  std::vector<std::int32_t> times(static_cast<std::size_t>(Timeline::of(problem.graph).num_times()));
+  std::iota(times.begin(), times.end(), 0);
+  return times;
+}
+
+/// Any allowed assignment: the best at random prices of every value, far above those of moving anything.
+engine::Assignment random_assignment(engine::CostNetwork network, std::mt19937& random) {
+  std::vector<engine::Domain> domains;
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    domains.push_back(network.domain(v));
+    for (engine::Cost& cost : domains.back().costs) {
+      if (cost < engine::kForbidden) cost = static_cast<engine::Cost>(random() % 1000) * 1'000'000'000;
+    }
+    network.variables[static_cast<std::size_t>(v)].domain = v;
+  }
+  network.domains = std::move(domains);
+  engine::Comm comm;
+  engine::Options options;
+  options.gap = 1;
+  return engine::solve(network, options, comm).assignment;
+}
+
+struct Checked {
+  int num_times = 0;  ///< time points of all plans
+  int num_equal = 0;  ///< of these, where the plan holds just what the oracle says
+  int num_saved = 0;
+};
+
+/// Plans of networks that look at one time point each hold at least what the oracle says. make_plan itself compares
+/// with what the network counts there.
+Checked check_random_plans(Problem problem, int num_plans, std::uint32_t seed) {
+  problem.keep_dominated = true;
+  const costs::Redistributor redistributor(problem.cluster, problem.mesh);
+  const auto num_times = static_cast<std::uint32_t>(Timeline::of(problem.graph).num_times());
+  std::mt19937 random(seed);
+  Checked checked;
+  for (int i = 0; i < num_plans; ++i) {
+    const ModelNetwork model =
+        build_network(problem, redistributor, {{static_cast<std::int32_t>(random() % num_times)}});
+    const Plan plan = make_plan(problem, redistributor, model, random_assignment(model.network, random));
+    testing::PlanChecker(problem, redistributor, plan).check();
+    const std::vector<std::int64_t> held = held_memory(problem, plan).bytes;
+    const std::vector<std::int64_t> least = MemoryOracle(problem, plan).run();
+    EXPECT_EQ(held.size(), least.size());
+    for (std::size_t t = 0; t < held.size(); ++t) EXPECT_GE(held[t], least[t]) << "plan " << i << ", time point " << t;
+    for (std::size_t t = 0; t < held.size(); ++t) {
+      ++checked.num_times;
+      checked.num_equal += held[t] == least[t] ? 1 : 0;
+    }
+    const auto is_saved = [](const Redistribution& move) { return move.is_saved; };
+    checked.num_saved += std::any_of(plan.redistributions.begin(), plan.redistributions.end(), is_saved) ? 1 : 0;
+  }
+  return checked;
+}
+
+TEST(HeldMemoryTest, on_one_device_every_storage_is_held_as_long_as_it_is_needed) {
+  for (const costs::Graph& graph : {residual_layers(3), split_and_views(), testing::linear_step(64, 32)}) {
+    const Problem problem = toy_problem(graph, {1});
+    const costs::Redistributor redistributor(problem.cluster, problem.mesh);
+    const ModelNetwork model = build_network(problem, redistributor, {all_times(problem)});
+    engine::Comm comm;
+    const Plan plan = make_plan(problem, redistributor, model, engine::solve(model.network, {}, comm).assignment);
+    ASSERT_TRUE(plan.redistributions.empty());
+    EXPECT_EQ(held_memory(problem, plan).bytes, MemoryOracle(problem, plan).run());
+  }
+}
+
+TEST(HeldMemoryTest, no_plan_holds_more_than_is_counted) {
+  Checked sum;
+  for (const std::vector<std::int64_t>& mesh : {std::vector<std::int64_t>{4}, {2, 2}}) {
+    std::uint32_t seed = 0;
+    for (const costs::Graph& graph :
+         {residual_layers(2), residual_layers(2, true), split_and_views(), testing::linear_step(64, 32)}) {
+      SCOPED_TRACE(::testing::PrintToString(mesh) + ", graph " + std::to_string(seed));
+      const Checked checked = check_random_plans(toy_problem(graph, mesh), 40, ++seed);
+      sum.num_times += checked.num_times;
+      sum.num_equal += checked.num_equal;
+      sum.num_saved += checked.num_saved;
+    }
+  }
+  EXPECT_GT(sum.num_saved, 20);
+  EXPECT_GT(4 * sum.num_equal, 3 * sum.num_times);
+}
+
+}  // namespace
+}  // namespace autopar::partition
