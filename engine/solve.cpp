@@ -41,6 +41,10 @@ class Solver {
          const std::function<void(const Progress&)>& progress)
       : network_(network), options_(options), comm_(comm), progress_(progress) {
     block_options_.max_rows = options.max_rows;
+    if (options.max_branch_nodes == 0) {
+      block_options_.max_depth = 0;
+      block_options_.max_work = options.max_rows;
+    }
     if (options.time_limit_s > 0) {
       deadline_.at =
           start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.time_limit_s));
@@ -86,7 +90,8 @@ class Solver {
     if (!part->core->capacity().empty()) search_among_roundings(*part);
     std::int32_t widest = -1;
     if (search_margins(*part, root, widest)) return;
-    if (solution_.stats.branch_nodes == options_.max_branch_nodes) throw OutOfTime{};
+    const bool may_branch = options_.max_branch_nodes < 0 || solution_.stats.branch_nodes < options_.max_branch_nodes;
+    if (!may_branch) throw OutOfTime{};
     branch(*part, widest);
   }
 
@@ -98,6 +103,7 @@ class Solver {
     bool early = true;    // one search may stop below its target; then each ends at its own, so that the margin grows
     bool improve = root;  // incumbents by neighbourhoods, once the margin says that the gap is wide
     while (bound < best_ && !closed()) {
+      if (margin > bound / kWideGap && options_.max_branch_nodes == 0) return false;
       if (improve && margin > bound / kWideGap) {
         search_neighbourhoods(part);
         improve = false;

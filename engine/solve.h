@@ -17,7 +17,8 @@ struct Options {
   double time_limit_s = 0;                      ///< 0: none
   int threads = 0;                              ///< TBB threads of this rank; 0: all cores
   std::size_t max_rows = std::size_t{1} << 20;  ///< of one relation in memory; above it the search branches
-  /// So often; then it stops, as at a time limit, but at the same place on every machine. Negative: any number.
+  /// So often; then it stops, as at a time limit, but at the same place on every machine. Negative: any number. 0: nor
+  /// inside of blocks, and only a narrow margin above the bound is searched.
   std::int64_t max_branch_nodes = -1;
 };
 

@@ -127,6 +127,8 @@ Overlap::Overlap(const Graph& graph, const std::vector<PhaseUses>& uses) {
       if (costs::is_view(graph.nodes[ix(input.node)].op)) to_matmul[ix(input.node)] = 1;
     }
   }
+  std::map<std::pair<std::int32_t, char>, std::int64_t> num_in;  // of (window, gathers): redistributions that can hide
+  std::vector<char> is_gather;
   for (const PhaseUses& one : uses) {
     std::int32_t window = -1;
     const auto reads = [&](const Redistribution::Use& use) { return use.input >= 0; };
@@ -137,10 +139,15 @@ Overlap::Overlap(const Graph& graph, const std::vector<PhaseUses>& uses) {
       window = window_of(one.value.node) + 1 < num_windows_ ? window_of(one.value.node) + 1 : -1;
     }
     hides_in_.push_back(window);
+    is_gather.push_back(flow.is_given(one.value.node) ? 1 : 0);
+    if (window >= 0) num_in[{window, is_gather.back()}] += static_cast<std::int64_t>(one.uses.size()) + 1;
     behind_matmul_.push_back(from_matmul[ix(one.value.node)]);
     before_matmul_.push_back(std::any_of(one.uses.begin(), one.uses.end(), [&](const Redistribution::Use& use) {
       return use.input >= 0 && to_matmul[ix(use.node)] != 0;
     }));
+  }
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    most_in_bucket_.push_back(hides_in_[i] < 0 ? 0 : num_in[{hides_in_[i], is_gather[i]}]);
   }
 }
 
@@ -154,10 +161,13 @@ std::int64_t exposed_ps(const Overlap& overlap, std::int32_t uses, const std::ve
   return is_pipelined ? std::llround(static_cast<double>(sum) * (1 - device.matmul_overlap)) : sum;
 }
 
-std::int64_t hideable_ps(const std::vector<RedistributeStep>& steps, const costs::CollectiveModel& collectives) {
+std::int64_t hideable_ps(const std::vector<RedistributeStep>& steps, const costs::CollectiveModel& collectives,
+                         std::int64_t most_in_bucket) {
   std::int64_t sum = 0;
   for (const RedistributeStep& step : steps) {
-    if (moves(step)) sum += step.time_ps - startup_ps(step.kind, step.mesh_dims, collectives);
+    if (!moves(step)) continue;
+    const std::int64_t startup = startup_ps(step.kind, step.mesh_dims, collectives);
+    sum += step.time_ps - startup + (most_in_bucket > 0 ? startup / most_in_bucket : 0);
   }
   return sum;
 }
@@ -194,7 +204,7 @@ StepTime step_time(const Problem& problem, const Plan& plan, const costs::Collec
       time.exposed_ps += exposed_ps(overlap, entry, one.steps, device);
       continue;
     }
-    buckets[ix(window)].bytes_ps += hideable_ps(one.steps, collectives);
+    buckets[ix(window)].bytes_ps += hideable_ps(one.steps, collectives, 0);
     for (const RedistributeStep& step : one.steps) {
       if (moves(step)) buckets[ix(window)].kinds.emplace(step.kind, step.mesh_dims);
     }
@@ -217,7 +227,7 @@ OverlapNetworks::OverlapNetworks(const Problem& problem, const costs::Redistribu
 
 void OverlapNetworks::price_links(const costs::Redistributor& redistributor) {
   const ModelNetwork::Impl& impl = *model_.impl;
-  using Key = std::tuple<const costs::RedistributeTable*, std::int32_t, std::int32_t, int>;
+  using Key = std::tuple<const costs::RedistributeTable*, std::int32_t, std::int32_t, std::int64_t>;
   std::map<Key, std::int32_t> known;
   for (const ModelNetwork::Impl::Link& link : impl.links) {
     PricedLink& priced = links_.emplace_back();
@@ -233,7 +243,7 @@ void OverlapNetworks::price_links(const costs::Redistributor& redistributor) {
         return engine::kForbidden;
       }
       const std::vector<RedistributeStep> steps = paths.path(source, target);
-      return priced.window >= 0 ? hideable_ps(steps, redistributor.collectives())
+      return priced.window >= 0 ? hideable_ps(steps, redistributor.collectives(), overlap_.most_in_bucket(link.uses))
                                 : exposed_ps(overlap_, link.uses, steps, problem_.cluster.device);
     };
     const PlacementList& from = impl.lists[ix(link.from.list)];
@@ -247,8 +257,9 @@ void OverlapNetworks::price_links(const costs::Redistributor& redistributor) {
     const bool is_pipelined = problem_.cluster.device.matmul_overlap > 0 &&
                               (overlap_.is_before_matmul(link.uses) || overlap_.is_behind_matmul(link.uses));
     if (priced.window < 0 && !is_pipelined) continue;
-    const int kind =
-        priced.window >= 0 ? 0 : 1 + overlap_.is_before_matmul(link.uses) + 2 * overlap_.is_behind_matmul(link.uses);
+    const std::int64_t kind = priced.window >= 0
+                                  ? -overlap_.most_in_bucket(link.uses)
+                                  : 1 + overlap_.is_before_matmul(link.uses) + 2 * overlap_.is_behind_matmul(link.uses);
     const auto [entry, is_new] = known.try_emplace({&paths, link.from.list, link.to.list, kind}, -1);
     if (is_new) {
       engine::Table table{static_cast<std::int32_t>(from.size()), static_cast<std::int32_t>(to.size()), {}};

@@ -36,6 +36,8 @@ class Overlap {
   std::int32_t window_of(std::int32_t node) const { return window_of_[static_cast<std::size_t>(node)]; }
   /// In which the redistributions of an entry of `uses` hide; -1: they are exposed.
   std::int32_t hides_in(std::int32_t uses) const { return hides_in_[static_cast<std::size_t>(uses)]; }
+  /// How many redistributions can be in a bucket with those of an entry, at most.
+  std::int64_t most_in_bucket(std::int32_t uses) const { return most_in_bucket_[static_cast<std::size_t>(uses)]; }
   /// Whether an entry's value is given by a matmul, or one of its readers is one; views between do not count.
   bool is_behind_matmul(std::int32_t uses) const { return behind_matmul_[static_cast<std::size_t>(uses)] != 0; }
   bool is_before_matmul(std::int32_t uses) const { return before_matmul_[static_cast<std::size_t>(uses)] != 0; }
@@ -44,6 +46,7 @@ class Overlap {
   std::int32_t num_windows_ = 0;
   std::vector<std::int32_t> window_of_;
   std::vector<std::int32_t> hides_in_;
+  std::vector<std::int64_t> most_in_bucket_;
   std::vector<char> behind_matmul_;
   std::vector<char> before_matmul_;
 };
@@ -51,12 +54,14 @@ class Overlap {
 /// Time in ps that the steps of one redistribution take the ops beside it, if it is exposed.
 std::int64_t exposed_ps(const Overlap& overlap, std::int32_t uses, const std::vector<costs::RedistributeStep>& steps,
                         const costs::Device& device);
-/// Time in ps of its collectives' bytes without their start-up, if it is hideable.
-std::int64_t hideable_ps(const std::vector<costs::RedistributeStep>& steps, const costs::CollectiveModel& collectives);
+/// Time in ps of its collectives with a part of their start-up, if it is hideable: 1 / `most_in_bucket`, or none if
+/// that is 0.
+std::int64_t hideable_ps(const std::vector<costs::RedistributeStep>& steps, const costs::CollectiveModel& collectives,
+                         std::int64_t most_in_bucket);
 
 struct WindowTime {
   std::int64_t compute_ps = 0;
-  std::int64_t hideable_ps = 0;  ///< start-up of buckets included, where they are known
+  std::int64_t hideable_ps = 0;
   std::int64_t uncovered_ps() const { return hideable_ps > compute_ps ? hideable_ps - compute_ps : 0; }
 };
 
@@ -81,7 +86,7 @@ class OverlapNetworks {
 
   /// The model's network with the share of each window. Costs are rounded down.
   engine::CostNetwork priced(const std::vector<std::int64_t>& shares) const;
-  /// The time of an assignment, but for the start-up of buckets.
+  /// The time of an assignment, with the least that the start-up of buckets can be.
   StepTime time(const engine::Assignment& assignment) const;
   /// Per window, which class of windows with equal nodes it is of.
   const std::vector<std::int32_t>& window_classes() const { return classes_; }

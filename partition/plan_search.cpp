@@ -32,6 +32,7 @@ constexpr std::size_t kOffersRows = std::size_t{1} << 14;
 /// Of the communication that hides, so much counts where its amount is all but free; and how far shares move.
 constexpr std::int64_t kLittleShare = 8;
 constexpr double kShareGap = 0.0002;
+constexpr double kGoodGap = 0.001;
 constexpr std::size_t kShareRows = std::size_t{1} << 14;
 constexpr std::array<std::int64_t, 8> kShareSteps = {512, 256, 192, 128, 96, 64, 32, 16};
 /// Rounds of deciding what runs again, and how much of the limit is left free where a round's choice did not fit.
@@ -292,7 +293,7 @@ class PlanSearch {
         best.assignment = std::move(found.assignment);
         best.cost = time.total_ps();
       }
-      const auto slack = static_cast<Cost>(options.gap * static_cast<double>(best.cost));
+      const auto slack = static_cast<Cost>(std::max(options.gap, kGoodGap) * static_cast<double>(best.cost));
       const bool is_last = round > 0 && static_cast<std::size_t>(round) > kShareSteps.size();
       if (best.bound + slack >= best.cost || is_out_of_time() || is_last) return best;
       if (round == 0) {
