@@ -214,12 +214,19 @@ def softmax_backward(site: Site, bound: dict[str, Any]) -> Running:
     logarithm = "log_softmax" in site.op
     mesh_dims = site.mesh_dims("log_softmax_backward_sharded" if logarithm else "softmax_backward_sharded")
     grad, output = bound["grad_output"], bound["output"]
-    if grad.dtype in HALVES:
-        grad, output = grad.float(), output.float()
-    summand = grad if logarithm else grad * output
-    total = yield from all_reduce(summand.sum(bound["dim"], keepdim=True), "sum", mesh_dims)
+    is_half = grad.dtype in HALVES
+    if logarithm:
+        summand = grad
+    else:
+        summand = grad.float().mul_(output) if is_half else grad * output
+    total = summand.sum(bound["dim"], keepdim=True, dtype=torch.float32 if is_half else None)
     del summand
-    result = output.exp().mul_(total).neg_().add_(grad) if logarithm else (grad - total).mul_(output)
+    total = yield from all_reduce(total, "sum", mesh_dims)
+    if logarithm:
+        result = output.float().exp_() if is_half else output.exp()
+        result.mul_(-total).add_(grad)
+    else:
+        result = (grad - total).mul_(output)
     return [result.to(bound["input_dtype"])]
 
 
