@@ -73,16 +73,22 @@ std::int64_t softmax_bytes(const Graph& graph, const Node& node, const Strategy&
   return 3 * rows.bytes + wide;
 }
 
+/// Losses of pairs whose kernels write all terms before they sum them up (torch 2.13).
+bool is_sum_of_terms(const Node& node) {
+  const bool is_loss = node.op.starts_with("aten.mse_loss.") || node.op.starts_with("aten.smooth_l1_loss.");
+  return is_loss && node.outputs[0]->shape.empty();
+}
+
 }  // namespace
 
 bool may_need_workspace(const Node& node) {
   constexpr std::array kOps = {"aten.embedding", "aten.gather.", "aten.scatter_add.", "aten.nll_loss"};
-  return is_softmax(node) ||
+  return is_softmax(node) || is_sum_of_terms(node) ||
          std::any_of(kOps.begin(), kOps.end(), [&](const char* op) { return node.op.starts_with(op); });
 }
 
 std::int64_t workspace_bytes(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh) {
-  std::int64_t most = 0;
+  std::int64_t most = is_sum_of_terms(node) ? local_bytes(graph.meta(node.inputs[0]), strategy.inputs[0], mesh) : 0;
   for (const LocalProgram& program : strategy.programs) {
     if (is_softmax(node) && program.num_all_reduces > 0) {
       most = std::max(most, softmax_bytes(graph, node, strategy, mesh, program));

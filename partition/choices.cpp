@@ -127,13 +127,13 @@ std::vector<std::int64_t> usage_row(const Problem& problem, const Node& node, co
   const costs::TensorMeta& tensor = problem.graph.meta(term.value);
   std::vector<std::int64_t> row;
   for (const Strategy& strategy : strategies) {
-    if (term.is_workspace) {
-      row.push_back(costs::workspace_bytes(problem.graph, node, strategy, problem.mesh));
-      continue;
-    }
     const Placements& placements = (term.is_input ? strategy.inputs : strategy.outputs)[ix(term.index)];
     if (placements == not_there()) {
       row.push_back(0);
+      continue;
+    }
+    if (term.is_workspace) {
+      row.push_back(costs::workspace_bytes(problem.graph, node, strategy, problem.mesh));
       continue;
     }
     row.push_back(term.has_optimizer_state
