@@ -1,8 +1,10 @@
 #include "costs/local_program.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
+#include <string_view>
 
 #include "costs/placement.h"
 
@@ -25,7 +27,78 @@ ProgramAllReduce reduced_tensor(const Graph& graph, const Node& node, const Stra
   return one;
 }
 
+/// A program that looks up an index, which it counts from where the local piece begins.
+struct IndexProgram {
+  std::string_view name;
+  std::size_t index;  ///< which of the node's inputs
+};
+constexpr std::array kIndexPrograms = {
+    IndexProgram{"embedding_masked", 1},
+    IndexProgram{"embedding_dense_backward_masked", 1},
+    IndexProgram{"gather_masked", 1},
+    IndexProgram{"scatter_add_masked", 1},
+    IndexProgram{"nll_loss_mean", 1},
+    IndexProgram{"nll_loss_sharded", 1},
+    IndexProgram{"nll_loss_backward_sharded", 2},
+};
+
+bool is_softmax(const Node& node) {
+  return node.op.starts_with("aten._softmax") || node.op.starts_with("aten._log_softmax");
+}
+
+std::int64_t output_bytes(const Node& node, const Strategy& strategy, const Mesh& mesh) {
+  return local_bytes(*node.outputs[0], strategy.outputs[0], mesh);
+}
+
+/// First the local index and three masks, of a byte per element: below, beyond, either. Then, beside the output, the
+/// index and one mask, and of what is added by scatter_add a copy with zeros.
+std::int64_t index_bytes(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh,
+                         const IndexProgram& program) {
+  const TensorMeta& meta = graph.meta(node.inputs[program.index]);
+  const std::int64_t index = local_bytes(meta, strategy.inputs[program.index], mesh);
+  const std::int64_t mask = index / dtype_bytes(meta.dtype);
+  std::int64_t beside = index + mask;
+  if (program.name == "scatter_add_masked") beside += mask * dtype_bytes(node.outputs[0]->dtype);
+  return std::max(beside, index + 3 * mask - output_bytes(node, strategy, mesh));
+}
+
+/// Up to three of the rows' statistics, and the result in float32 where the output is narrower.
+std::int64_t softmax_bytes(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh,
+                           const LocalProgram& program) {
+  const ProgramAllReduce rows = reduced_tensor(graph, node, strategy, mesh, program);
+  const TensorMeta& output = *node.outputs[0];
+  const std::int64_t bytes = output_bytes(node, strategy, mesh);
+  const std::int64_t width = dtype_bytes(output.dtype);
+  const std::int64_t wide = width < 4 ? bytes / width * 4 : 0;
+  return 3 * rows.bytes + wide;
+}
+
+/// Losses of pairs whose kernels write all terms before they sum them up (torch 2.13).
+bool is_sum_of_terms(const Node& node) {
+  const bool is_loss = node.op.starts_with("aten.mse_loss.") || node.op.starts_with("aten.smooth_l1_loss.");
+  return is_loss && node.outputs[0]->shape.empty();
+}
+
 }  // namespace
+
+bool may_need_workspace(const Node& node) {
+  constexpr std::array kOps = {"aten.embedding", "aten.gather.", "aten.scatter_add.", "aten.nll_loss"};
+  return is_softmax(node) || is_sum_of_terms(node) ||
+         std::any_of(kOps.begin(), kOps.end(), [&](const char* op) { return node.op.starts_with(op); });
+}
+
+std::int64_t workspace_bytes(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh) {
+  std::int64_t most = is_sum_of_terms(node) ? local_bytes(graph.meta(node.inputs[0]), strategy.inputs[0], mesh) : 0;
+  for (const LocalProgram& program : strategy.programs) {
+    if (is_softmax(node) && program.num_all_reduces > 0) {
+      most = std::max(most, softmax_bytes(graph, node, strategy, mesh, program));
+    }
+    const auto found = std::find_if(kIndexPrograms.begin(), kIndexPrograms.end(),
+                                    [&](const IndexProgram& one) { return one.name == program.name; });
+    if (found != kIndexPrograms.end()) most = std::max(most, index_bytes(graph, node, strategy, mesh, *found));
+  }
+  return most;
+}
 
 std::vector<ProgramAllReduce> program_all_reduces(const Graph& graph, const Node& node, const Strategy& strategy,
                                                   const Mesh& mesh, const Device& device,

@@ -31,4 +31,11 @@ std::vector<ProgramAllReduce> program_all_reduces(const Graph& graph, const Node
 /// Their predicted time in ps.
 std::int64_t total_ps(const std::vector<ProgramAllReduce>& all_reduces);
 
+/// Whether some strategies of `node` need memory beside inputs and outputs (workspace_bytes).
+bool may_need_workspace(const Node& node);
+
+/// The most bytes that `node` under `strategy` holds beside inputs and outputs while it runs: what its local program
+/// makes (io/pytorch/autopar/local_programs.py), and the terms of a loss. Other kernels' own buffers are not known.
+std::int64_t workspace_bytes(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh);
+
 }  // namespace autopar::costs

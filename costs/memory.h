@@ -22,9 +22,14 @@ struct OptimizerState {
 std::int64_t parameter_bytes(const TensorMeta& parameter, const Placements& placements, const Mesh& mesh,
                              const OptimizerState& optimizer);
 
+/// Whether the elements lie in memory in the order of the dims, without gaps: collectives copy what does not.
+bool is_row_major(const TensorMeta& tensor);
+
 /// The most that the buffers of a redistribution take beside the tensor that it starts from and the one that it gives:
-/// what comes between two steps, and the copies that bring the pieces in order where the cut dim is not the first
-/// (io/pytorch/autopar/collectives.py).
-std::int64_t making_bytes(const TensorMeta& tensor, const std::vector<RedistributeStep>& steps, const Mesh& mesh);
+/// what comes between two steps, the padding of uneven pieces, and the copies that bring pieces in order where the cut
+/// dim is not the first or the tensor is not row-major (io/pytorch/autopar/collectives.py). With `frees_source` the
+/// tensor that it starts from is one of the buffers, and goes as soon as it is read.
+std::int64_t making_bytes(const TensorMeta& tensor, const std::vector<RedistributeStep>& steps, const Mesh& mesh,
+                          bool frees_source);
 
 }  // namespace autopar::costs

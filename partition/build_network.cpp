@@ -370,16 +370,19 @@ class Builder {
   // ---- links that take memory ----
 
   void make_pairs() {
-    std::map<std::tuple<std::int32_t, std::int32_t, std::size_t, std::size_t, const costs::RedistributeTable*>,
-             PairVariable>
+    std::map<
+        std::tuple<std::int32_t, std::int32_t, std::size_t, std::size_t, const costs::RedistributeTable*, bool, bool>,
+        PairVariable>
         known;
     for (const auto& [link, moved] : usage_.moved) {
       const auto [from, to] = lists_of(link);
       // A bound is needed of what is optional, not a plan: what its redistributions take is left out.
       if (may_be_missing(from) || may_be_missing(to)) continue;
       const costs::TensorMeta& tensor = graph_.meta(impl_->uses[ix(link.first)].value);
-      const auto [entry, is_new] = known.try_emplace(
-          {from, to, moved.tensor.size(), moved.making.size(), &redistributor_.table(tensor)}, PairVariable{});
+      const auto [entry, is_new] =
+          known.try_emplace({from, to, moved.tensor.size(), moved.making.size(), &redistributor_.table(tensor),
+                             costs::is_row_major(tensor), moved.frees_source},
+                            PairVariable{});
       if (is_new) entry->second = make_pair(tensor, from, to, moved);
       PairVariable pair = entry->second;
       if (pair.domain < 0) continue;
@@ -426,9 +429,10 @@ class Builder {
         row.push_back(static_cast<std::int32_t>(a));
         col.push_back(static_cast<std::int32_t>(b));
         const std::int64_t bytes = is_moved ? costs::local_bytes(tensor, lists_[to][b], problem_.mesh) : 0;
-        const std::int64_t making = is_moved && !moved.making.empty()
-                                        ? costs::making_bytes(tensor, table.path(source, target), problem_.mesh)
-                                        : 0;
+        const std::int64_t making =
+            is_moved && !moved.making.empty()
+                ? costs::making_bytes(tensor, table.path(source, target), problem_.mesh, moved.frees_source)
+                : 0;
         for (std::size_t s = 0; s < domain.usage.size(); ++s) {
           domain.usage[s].push_back(s < moved.tensor.size() ? bytes : making);
           takes_memory |= domain.usage[s].back() > 0;

@@ -121,8 +121,8 @@ class SignatureWriter {
 
 namespace {
 
-/// Bytes of one tensor under each strategy.
-std::vector<std::int64_t> usage_row(const Problem& problem, const PointUsage::Term& term,
+/// Bytes of one tensor, or of the workspace of `node`, under each strategy.
+std::vector<std::int64_t> usage_row(const Problem& problem, const Node& node, const PointUsage::Term& term,
                                     const std::vector<Strategy>& strategies) {
   const costs::TensorMeta& tensor = problem.graph.meta(term.value);
   std::vector<std::int64_t> row;
@@ -130,6 +130,10 @@ std::vector<std::int64_t> usage_row(const Problem& problem, const PointUsage::Te
     const Placements& placements = (term.is_input ? strategy.inputs : strategy.outputs)[ix(term.index)];
     if (placements == not_there()) {
       row.push_back(0);
+      continue;
+    }
+    if (term.is_workspace) {
+      row.push_back(costs::workspace_bytes(problem.graph, node, strategy, problem.mesh));
       continue;
     }
     row.push_back(term.has_optimizer_state
@@ -190,7 +194,7 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
   }
   choices.domain.levels = strategy_levels(strategies, problem.mesh.rank());
   for (const PointUsage::Term& term : context.memory) {
-    choices.domain.usage.push_back(usage_row(problem, term, strategies));
+    choices.domain.usage.push_back(usage_row(problem, node, term, strategies));
   }
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     choices.inputs.push_back(make_port(strategies, &Strategy::inputs, i));
@@ -235,6 +239,7 @@ std::string choices_signature(const costs::Graph& graph, std::int32_t index, con
     writer.put(term.is_input);
     writer.put(term.index);
     writer.put(term.has_optimizer_state);
+    writer.put(term.is_workspace);
     writer.put_meta(graph.meta(term.value));
   }
   for (std::size_t dim = 0; dim < context.pin.at.size(); ++dim) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "costs/local_program.h"
 #include "costs/memory.h"
 
 namespace autopar::partition {
@@ -19,6 +20,7 @@ class Sizes {
       : problem_(problem), plan_(plan), uses_(uses) {}
 
   std::int64_t bytes(const Holding& holding) const {
+    if (holding.kind == Holding::Kind::kWorkspace) return workspace(holding.value.node);
     if (holding.only_if_moved && placements(holding) == source(holding)) return 0;
     const costs::TensorMeta& tensor = problem_.graph.meta(holding.value);
     if (holding.is_making) return making(holding, tensor);
@@ -30,6 +32,12 @@ class Sizes {
   }
 
  private:
+  std::int64_t workspace(std::int32_t node) const {
+    const NodeChoice& choice = plan_.nodes[ix(node)];
+    const costs::Strategy strategy{choice.inputs, choice.outputs, {}, choice.programs};
+    return costs::workspace_bytes(problem_.graph, problem_.graph.nodes[ix(node)], strategy, problem_.mesh);
+  }
+
   const Placements& given(const Holding& holding) const {
     return plan_.nodes[ix(holding.value.node)].outputs[ix(holding.value.output)];
   }
@@ -48,6 +56,7 @@ class Sizes {
       case Holding::Kind::kCopy:
         return plan_.copies[ix(holding.uses)];
       case Holding::Kind::kRead:
+      case Holding::Kind::kWorkspace:
         break;
     }
     const Redistribution::Use& use = uses_[ix(holding.uses)].uses[ix(holding.use)];
@@ -72,7 +81,9 @@ class Sizes {
                            return std::pair(one.value.node, one.value.output) < std::pair(value.node, value.output);
                          });
     const auto entry = std::find_if(found, plan_.redistributions.end(), is_this);
-    return entry == plan_.redistributions.end() ? 0 : costs::making_bytes(tensor, entry->steps, problem_.mesh);
+    return entry == plan_.redistributions.end()
+               ? 0
+               : costs::making_bytes(tensor, entry->steps, problem_.mesh, holding.frees_source);
   }
 
   const Problem& problem_;
@@ -130,13 +141,13 @@ std::string_view memory_kind_name(MemoryKind kind) {
 MemoryKind memory_kind(const Problem& problem, const Timeline& timeline, const HeldTensor& tensor, std::int32_t time) {
   const Holding& holding = tensor.holding;
   const costs::Node& producer = problem.graph.nodes[ix(holding.value.node)];
-  if (holding.is_making) return MemoryKind::kTemporary;
+  if (holding.is_making || holding.kind == Holding::Kind::kWorkspace) return MemoryKind::kTemporary;
   if (holding.kind == Holding::Kind::kValue && producer.role != costs::Role::kNone) {
     return producer.role == costs::Role::kParameter ? MemoryKind::kParameters : MemoryKind::kInputs;
   }
   if (is_gradient(problem.graph, holding.value)) return MemoryKind::kGradients;
-  const std::int32_t running = timeline.node_of(std::max(time - 1, 0));
-  const bool is_in_backward = problem.graph.nodes[ix(running)].phase == costs::Phase::kBackward;
+  const std::int32_t running = timeline.node_of(time);
+  const bool is_in_backward = running < 0 || problem.graph.nodes[ix(running)].phase == costs::Phase::kBackward;
   const bool is_of_forward = producer.role == costs::Role::kNone && producer.phase == costs::Phase::kForward;
   const bool is_saved = holding.kind == Holding::Kind::kSaved || (is_of_forward && is_in_backward);
   return is_saved ? MemoryKind::kSaved : MemoryKind::kTemporary;
@@ -147,9 +158,13 @@ PlanMemory plan_memory(const Problem& problem, const Plan& plan, const HeldMemor
   PlanMemory result;
   for (std::size_t i = 0; i < problem.graph.nodes.size(); ++i) {
     const auto node = static_cast<std::int32_t>(i);
-    const bool is_op = timeline.place[i] >= 0;
-    result.node_bytes.push_back(
-        is_op ? std::max(memory.bytes[ix(timeline.read_time(node))], memory.bytes[ix(timeline.run_time(node))]) : 0);
+    std::int64_t most = 0;
+    if (problem.graph.nodes[i].role == costs::Role::kNone) {
+      for (std::int32_t time = timeline.first_time[i]; time <= timeline.give_time(node); ++time) {
+        most = std::max(most, memory.bytes[ix(time)]);
+      }
+    }
+    result.node_bytes.push_back(most);
   }
   result.peak_bytes = memory.peak_bytes();
   result.peak_node = timeline.node_of(memory.peak_time);

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "costs/local_program.h"
 #include "costs/views.h"
 
 namespace autopar::partition {
@@ -44,9 +45,12 @@ class Times {
   bool is_graph_input(std::int32_t node) const { return graph_.nodes[ix(node)].role != Role::kNone; }
   /// When `value` is there.
   std::int32_t made(ValueRef value) const { return is_graph_input(value.node) ? 0 : timeline_.run_time(value.node); }
+  /// When what `node` gave is redistributed for others than nodes.
+  std::int32_t given(std::int32_t node) const { return timeline_.give_time(node); }
   /// When a reader gets `value`.
   std::int32_t read(ValueRef value, const Redistribution::Use& use) const {
-    return use.input >= 0 ? timeline_.read_time(use.node) : made(value) + (is_graph_input(value.node) ? 0 : 1);
+    if (use.input >= 0) return timeline_.read_time(use.node, use.input);
+    return is_graph_input(value.node) ? 0 : timeline_.give_time(value.node);
   }
   /// Until when it needs it itself.
   std::int32_t needed(const Redistribution::Use& use) const {
@@ -64,15 +68,15 @@ class Times {
   const Timeline& timeline_;
 };
 
-/// When what is saved of a value is made: the read time behind all that touches it in the forward.
+/// When what is saved of a value is made: behind the last node that touches it in the forward.
 std::int32_t saved_time(const Times& times, ValueRef value, const std::vector<PhaseUses>& uses, std::int32_t forward) {
-  std::int32_t last = times.made(value);
+  std::int32_t last = times.given(value.node);
   if (forward >= 0) {
     for (const Redistribution::Use& use : uses[ix(forward)].uses) {
-      last = std::max(last, use.input >= 0 ? times.needed(use) : times.read(value, use));
+      if (use.input >= 0) last = std::max(last, times.given(use.node));
     }
   }
-  return last + 1 + (last + 1) % 2;
+  return last;
 }
 
 std::int32_t first_read(const Times& times, const PhaseUses& uses) {
@@ -92,8 +96,9 @@ class Tree {
     tensors_.clear();
     const bool is_input = times_.is_graph_input(root.node);
     const std::int32_t made = times_.made(root);
-    add({Holding::Kind::kValue, root, -1, -1, made, is_input ? times_.end() - 1 : made, true, {}}, -1);
+    add({Holding::Kind::kValue, root, -1, -1, made, is_input ? times_.end() - 1 : made}, -1);
     add_readers(0, root);
+    free_sources();
     std::vector<std::int32_t> changes;
     for (const Tensor& tensor : tensors_) {
       changes.push_back(tensor.made);
@@ -103,7 +108,14 @@ class Tree {
     changes.erase(std::unique(changes.begin(), changes.end()), changes.end());
     for (const Tensor& tensor : tensors_) {
       if (tensor.kind == Holding::Kind::kValue) continue;
-      out.push_back({tensor.kind, tensor.value, tensor.uses, tensor.use, true, true, {tensor.made, tensor.made + 1}});
+      out.push_back({tensor.kind,
+                     tensor.value,
+                     tensor.uses,
+                     tensor.use,
+                     true,
+                     true,
+                     tensor.frees_source,
+                     {tensor.made, tensor.made + 1}});
     }
     open_.assign(tensors_.size() * 2, -1);
     for (std::size_t i = 0; i + 1 < changes.size(); ++i) {
@@ -122,16 +134,15 @@ class Tree {
     std::int32_t made = 0;
     std::int32_t last = 0;     ///< when it is needed for itself, or others are made from it
     bool has_its_size = true;  ///< false: a view of part of what is stored, so what is made from it may be smaller
-    std::vector<std::size_t> made_from_it;
+    std::vector<std::size_t> made_from_it = {};
+    std::int64_t from = -1;     ///< the tensor that it is made from
+    bool frees_source = false;  ///< which nothing else needs then
   };
 
   std::size_t add(Tensor tensor, std::int64_t from) {
     const std::size_t index = tensors_.size();
-    if (from >= 0) {
-      Tensor& source = tensors_[static_cast<std::size_t>(from)];
-      source.made_from_it.push_back(index);
-      source.last = std::max(source.last, tensor.made);
-    }
+    tensor.from = from;
+    if (from >= 0) tensors_[static_cast<std::size_t>(from)].made_from_it.push_back(index);
     tensors_.push_back(std::move(tensor));
     return index;
   }
@@ -150,21 +161,15 @@ class Tree {
     auto from = static_cast<std::int64_t>(tensor);
     if (is_saved_[ix(group)]) {
       const std::int32_t made = saved_time(times_, value, uses_, forward);
-      from = static_cast<std::int64_t>(add({Holding::Kind::kSaved, value, group, -1, made, made, true, {}}, from));
+      from = static_cast<std::int64_t>(add({Holding::Kind::kSaved, value, group, -1, made, made}, from));
     }
     if (uses.uses.size() > 1) {
-      from = static_cast<std::int64_t>(add({Holding::Kind::kCopy, value, group, -1, first, first, true, {}}, from));
+      from = static_cast<std::int64_t>(add({Holding::Kind::kCopy, value, group, -1, first, first}, from));
     }
     for (std::size_t u = 0; u < uses.uses.size(); ++u) {
       const Redistribution::Use& use = uses.uses[u];
-      const std::size_t read = add({Holding::Kind::kRead,
-                                    value,
-                                    group,
-                                    static_cast<std::int32_t>(u),
-                                    times_.read(value, use),
-                                    times_.needed(use),
-                                    true,
-                                    {}},
+      const std::size_t read = add({Holding::Kind::kRead, value, group, static_cast<std::int32_t>(u),
+                                    times_.read(value, use), times_.needed(use)},
                                    from);
       if (!times_.is_view(use)) continue;
       const Node& view = times_.node(use.node);
@@ -174,6 +179,48 @@ class Tree {
         add_readers(read, {use.node, static_cast<std::int32_t>(o)});
       }
     }
+  }
+
+  /// Finds which redistributions are the last that need what they start from: what they hold of it while they run is
+  /// counted with their buffers. The others have it beside them.
+  void free_sources() {
+    for (std::size_t i = 1; i < tensors_.size(); ++i) {
+      tensors_[i].frees_source = is_all_of_its_source(i) && !is_needed_beside(i);
+    }
+    for (const Tensor& tensor : tensors_) {
+      if (tensor.from < 0) continue;
+      Tensor& source = tensors_[static_cast<std::size_t>(tensor.from)];
+      source.last = std::max(source.last, tensor.frees_source ? tensor.made - 1 : tensor.made);
+    }
+  }
+
+  bool is_all_of_its_source(std::size_t index) const {
+    for (std::int64_t at = tensors_[index].from; at >= 0; at = tensors_[static_cast<std::size_t>(at)].from) {
+      if (!tensors_[static_cast<std::size_t>(at)].has_its_size) return false;
+    }
+    return true;
+  }
+
+  /// Whether the storage is needed when the tensor is made, or later, for others than it and those made from it.
+  bool is_needed_beside(std::size_t index) const {
+    std::vector<char> is_behind(tensors_.size(), 0);
+    is_behind[index] = 1;
+    const std::int32_t made = tensors_[index].made;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const Tensor& tensor = tensors_[i];
+      if (tensor.from >= 0 && is_behind[static_cast<std::size_t>(tensor.from)] != 0) is_behind[i] = 1;
+      if (is_behind[i] == 0 &&
+          (tensor.last >= made || (tensor.from >= 0 && tensor.made >= made && !is_above(i, index))))
+        return true;
+    }
+    return false;
+  }
+
+  /// Whether `index` is made from `above`, directly or not.
+  bool is_above(std::size_t above, std::size_t index) const {
+    auto at = static_cast<std::int64_t>(index);
+    while (at > static_cast<std::int64_t>(above)) at = tensors_[static_cast<std::size_t>(at)].from;
+    return at == static_cast<std::int64_t>(above);
   }
 
   /// Which tensors are needed now: for themselves, or as the storage of others. Those made from a tensor stand behind
@@ -200,7 +247,7 @@ class Tree {
         out[static_cast<std::size_t>(open)].span.end = now_.end;
       } else {
         open = static_cast<std::int64_t>(out.size());
-        out.push_back({tensor.kind, tensor.value, tensor.uses, tensor.use, is_counted, false, now_});
+        out.push_back({tensor.kind, tensor.value, tensor.uses, tensor.use, is_counted, false, false, now_});
       }
       is_counted = true;
     }
@@ -222,14 +269,16 @@ class Tree {
 
 Timeline Timeline::of(const Graph& graph) {
   Timeline timeline;
-  timeline.place.assign(graph.nodes.size(), -1);
+  timeline.first_time.assign(graph.nodes.size(), -1);
+  for (const Node& node : graph.nodes) timeline.num_inputs.push_back(static_cast<std::int32_t>(node.inputs.size()));
   for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
       if (graph.nodes[i].role != Role::kNone || graph.nodes[i].phase != phase) continue;
-      timeline.place[i] = static_cast<std::int32_t>(timeline.node_at.size());
-      timeline.node_at.push_back(static_cast<std::int32_t>(i));
+      timeline.first_time[i] = timeline.num_times();
+      timeline.node_at.insert(timeline.node_at.end(), graph.nodes[i].inputs.size() + 2, static_cast<std::int32_t>(i));
     }
   }
+  timeline.node_at.push_back(-1);
   return timeline;
 }
 
@@ -241,9 +290,14 @@ std::vector<Holding> find_holdings(const Graph& graph, const Timeline& timeline,
   std::vector<Holding> holdings;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (costs::is_view(graph.nodes[i].op)) continue;
+    const auto node = static_cast<std::int32_t>(i);
+    if (costs::may_need_workspace(graph.nodes[i])) {
+      const std::int32_t run = timeline.run_time(node);
+      holdings.push_back({Holding::Kind::kWorkspace, {node, 0}, -1, -1, false, false, false, {run, run + 1}});
+    }
     for (std::size_t o = 0; o < graph.nodes[i].outputs.size(); ++o) {
       if (!graph.nodes[i].outputs[o]) continue;
-      tree.collect({static_cast<std::int32_t>(i), static_cast<std::int32_t>(o)}, holdings);
+      tree.collect({node, static_cast<std::int32_t>(o)}, holdings);
     }
   }
   return holdings;

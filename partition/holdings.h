@@ -10,41 +10,46 @@
 namespace autopar::partition {
 
 /// When the nodes of a graph run: the forward pass in the order of the graph, then the backward pass in the order of
-/// the graph, which is autograd's. The op at place p has two time points: at `read_time` its inputs are redistributed,
-/// at `run_time` it runs. What a node gives to a graph output is redistributed right behind it.
+/// the graph, which is autograd's. An op has a time point for each of its inputs, at which that is redistributed, one
+/// at which it runs, and one behind, at which what it gives to graph outputs is redistributed, and what is saved of
+/// values that it is the last to use.
 struct Timeline {
-  std::vector<std::int32_t> place;    ///< per Graph::nodes; graph inputs: -1
-  std::vector<std::int32_t> node_at;  ///< by place
+  std::vector<std::int32_t> first_time;  ///< per Graph::nodes: the first of its time points; graph inputs: -1
+  std::vector<std::int32_t> node_at;     ///< per time point; the last is behind all nodes, when gradients are there and
+                                         ///< the optimizer steps: -1
+  std::vector<std::int32_t> num_inputs;  ///< per Graph::nodes
 
   static Timeline of(const costs::Graph& graph);
 
-  std::int32_t read_time(std::int32_t node) const { return 2 * place[static_cast<std::size_t>(node)]; }
-  std::int32_t run_time(std::int32_t node) const { return read_time(node) + 1; }
-  /// Number of time points. The last is behind all nodes: gradients are there, the optimizer steps.
-  std::int32_t num_times() const { return 2 * static_cast<std::int32_t>(node_at.size()) + 1; }
-  /// The node that reads or runs at `time`; -1 behind the last.
-  std::int32_t node_of(std::int32_t time) const {
-    return time + 1 < num_times() ? node_at[static_cast<std::size_t>(time / 2)] : -1;
+  std::int32_t read_time(std::int32_t node, std::int32_t input) const {
+    return first_time[static_cast<std::size_t>(node)] + input;
   }
+  std::int32_t run_time(std::int32_t node) const { return read_time(node, num_inputs[static_cast<std::size_t>(node)]); }
+  std::int32_t give_time(std::int32_t node) const { return run_time(node) + 1; }
+  std::int32_t num_times() const { return static_cast<std::int32_t>(node_at.size()); }
+  std::int32_t node_of(std::int32_t time) const { return node_at[static_cast<std::size_t>(time)]; }
 };
 
 /// A tensor that takes memory over a span of time points, whatever the placements are.
 ///
 /// A tensor is what a node gives (kValue), the copy that all readers of a value in a phase share (kCopy), what is kept
-/// of a value from forward to backward (kSaved), or what one reader gets (kRead). Made by a redistribution it has
+/// of a value from forward to backward (kSaved), or what one reader gets (kRead); kWorkspace is no tensor but what the
+/// local program of node `value.node` needs beside its inputs and outputs. Made by a redistribution it has
 /// storage of its own, else it is the one that it is made from, as is a view. So tensors form trees, the storage of
 /// which depends on the placements; to keep that a sum over single tensors and pairs, each storage is counted at one of
 /// its tensors: the first that is needed by itself or by more than one other. Those behind it count only if they are
 /// moved. What this leaves out is a storage needed by several tensors all of which are moved: it counts as held while
 /// they are.
 struct Holding {
-  enum class Kind : std::uint8_t { kValue, kCopy, kSaved, kRead };
+  enum class Kind : std::uint8_t { kValue, kCopy, kSaved, kRead, kWorkspace };
   Kind kind = Kind::kValue;
   costs::ValueRef value;
-  std::int32_t uses = -1;  ///< all but kValue: index into collect_uses()
+  std::int32_t uses = -1;  ///< kCopy, kSaved, kRead: index into collect_uses()
   std::int32_t use = -1;   ///< kRead: index into PhaseUses::uses
   bool only_if_moved = false;
   bool is_making = false;  ///< not the tensor itself, but the buffers that the redistribution that makes it needs
+  bool frees_source =
+      false;  ///< is_making: what the redistribution starts from is one of them, as nothing else needs it
   engine::Span span;
 };
 

@@ -127,8 +127,12 @@ class PlanMaker {
         plan_.copies[ix(link.uses)] = to;
         is_moved = from != to;
         if (is_moved) add_entry(uses, from, to);
+      } else if (from != to && !is_moved && is_shared(i)) {
+        plan_.copies[ix(link.uses)] = to;
+        if (plan_.redistributions.size() == group) add_entry(uses, from, to);
+        plan_.redistributions.back().uses.push_back(uses.uses[ix(link.use)]);
       } else if (from != to) {
-        entry_to(group, uses, from, to).uses.push_back(uses.uses[ix(link.use)]);
+        add_entry(uses, from, to).uses.push_back(uses.uses[ix(link.use)]);
       } else if (is_moved) {
         plan_.redistributions[group].uses.push_back(uses.uses[ix(link.use)]);
       }
@@ -141,14 +145,22 @@ class PlanMaker {
     made.is_saved = true;
   }
 
-  /// A new entry, or one of the group that does the same for free: then it can as well serve one more reader.
-  Redistribution& entry_to(std::size_t group, const PhaseUses& uses, const costs::Placements& from,
-                           const costs::Placements& to) {
-    for (std::size_t i = group; i < plan_.redistributions.size(); ++i) {
-      Redistribution& known = plan_.redistributions[i];
-      if (known.from == from && known.to == to && time_ps(known) == 0) return known;
+  /// Whether all readers of a link's value do the same for free. Each by itself holds less, all at once run less: so
+  /// they do where memory is not looked at.
+  bool is_shared(std::size_t index) const {
+    const ModelNetwork::Impl::Link& link = impl_.links[index];
+    if (!impl_.time_points.empty()) return false;
+    std::size_t first = index;
+    while (first > 0 && impl_.links[first - 1].uses == link.uses && impl_.links[first - 1].use >= 0) --first;
+    const std::size_t num_readers = impl_.uses[ix(link.uses)].uses.size();
+    const costs::Placements& from = state(link.from);
+    const costs::Placements& to = state(link.to);
+    for (std::size_t i = first; i < first + num_readers; ++i) {
+      if (i >= impl_.links.size() || impl_.links[i].uses != link.uses) return false;
+      if (state(impl_.links[i].from) != from || state(impl_.links[i].to) != to) return false;
     }
-    return add_entry(uses, from, to);
+    const costs::RedistributeTable& table = redistributor_.table(problem_.graph.meta(impl_.uses[ix(link.uses)].value));
+    return num_readers > 1 && table.time_ps(table.index_of(from), table.index_of(to)) == 0;
   }
 
   static std::int64_t time_ps(const Redistribution& redistribution) {

@@ -58,12 +58,12 @@ Call share(engine::Comm& comm, const Call& call) {
   return shared;
 }
 
-/// A time point, whatever runs again: a node of the original graph, in its first or second run, reading or running;
-/// or, with node = -1, when all nodes have run.
+/// A time point, whatever runs again: the one at `place` of those of a node of the original graph in its first or
+/// second run; or, with node = -1, when all nodes have run.
 struct PointId {
   std::int32_t node = -1;
   bool again = false;
-  bool running = false;
+  std::int32_t place = 0;
   auto operator<=>(const PointId&) const = default;
 };
 using PointIds = std::set<PointId>;
@@ -76,10 +76,10 @@ class Variant {
     id_of_.resize(repeated.problem.graph.nodes.size());
     for (std::size_t i = 0; i < repeated.index_of.size(); ++i) {
       const auto node = static_cast<std::int32_t>(i);
-      id_of_[ix(repeated.index_of[i])] = {node, false, false};
+      id_of_[ix(repeated.index_of[i])] = {node, false, 0};
       // A view of the original graph may run for another: then it is known by itself.
       if (const std::int32_t again = repeated.again_of[i]; again >= 0 && repeated.is_optional[ix(again)] != 0) {
-        id_of_[ix(again)] = {node, true, false};
+        id_of_[ix(again)] = {node, true, 0};
       }
     }
   }
@@ -93,7 +93,7 @@ class Variant {
         continue;
       }
       const std::int32_t node = id.again ? repeated.again_of[ix(id.node)] : repeated.index_of[ix(id.node)];
-      if (node >= 0) times.push_back(id.running ? timeline_.run_time(node) : timeline_.read_time(node));
+      if (node >= 0) times.push_back(timeline_.first_time[ix(node)] + id.place);
     }
     std::sort(times.begin(), times.end());
     return times;
@@ -103,7 +103,7 @@ class Variant {
     const std::int32_t node = timeline_.node_of(time);
     if (node < 0) return {};
     PointId id = id_of_[ix(node)];
-    id.running = time == timeline_.run_time(node);
+    id.place = time - timeline_.first_time[ix(node)];
     return id;
   }
 

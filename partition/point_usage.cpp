@@ -28,6 +28,7 @@ class Collector {
     if (holding.only_if_moved) {
       PointUsage::Moved& moved = usage_.moved[link(holding)];
       (holding.is_making ? moved.making : moved.tensor).push_back(points);
+      moved.frees_source |= holding.frees_source;
       return;
     }
     switch (holding.kind) {
@@ -45,6 +46,10 @@ class Collector {
         break;
       case Holding::Kind::kRead:
         add_read(holding, points);
+        break;
+      case Holding::Kind::kWorkspace:
+        usage_.inputs_count[ix(holding.value.node)] = 1;
+        usage_.nodes[ix(holding.value.node)].push_back({holding.value, false, 0, points, false, true});
         break;
     }
   }

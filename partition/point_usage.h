@@ -21,6 +21,7 @@ struct PointUsage {
     std::int32_t index = 0;
     engine::Span points;
     bool has_optimizer_state = false;  ///< a parameter
+    bool is_workspace = false;         ///< not a tensor: what the node's local program needs
   };
   /// A link between a tensor and one that may be made from it by a redistribution: (entry of uses, its use; kCopy or
   /// kSaved for those tensors).
@@ -30,6 +31,7 @@ struct PointUsage {
   struct Moved {
     std::vector<engine::Span> tensor;  ///< when the tensor counts, if it is moved
     std::vector<engine::Span> making;  ///< when the buffers of the redistribution count
+    bool frees_source = false;         ///< as in Holding
   };
 
   std::vector<std::vector<Term>> nodes;            ///< per Graph::nodes

@@ -253,11 +253,14 @@ TEST(BuildNetworkTest, layers_stay_alike_where_memory_is_looked_at) {
   // The same time point of the forward in both, and the last.
   const auto with_points = [](int num_layers) {
     Problem problem = toy_problem(residual_layers(num_layers), {2, 4});
-    const std::int32_t last = Timeline::of(problem.graph).num_times() - 1;
-    const auto end_of_forward = static_cast<std::int32_t>(
-        std::count_if(problem.graph.nodes.begin(), problem.graph.nodes.end(),
-                      [](const auto& node) { return node.role == Role::kNone && node.phase == Phase::kForward; }));
-    return Built(std::move(problem), {2 * end_of_forward - 1, last}).model.network;
+    const Timeline timeline = Timeline::of(problem.graph);
+    const std::int32_t last = timeline.num_times() - 1;
+    std::int32_t last_of_forward = -1;
+    for (std::size_t i = 0; i < problem.graph.nodes.size(); ++i) {
+      const costs::Node& node = problem.graph.nodes[i];
+      if (node.role == Role::kNone && node.phase == Phase::kForward) last_of_forward = static_cast<std::int32_t>(i);
+    }
+    return Built(std::move(problem), {timeline.run_time(last_of_forward), last}).model.network;
   };
   const engine::CostNetwork few = with_points(6);
   const engine::CostNetwork many = with_points(12);

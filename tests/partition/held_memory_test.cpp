@@ -52,6 +52,11 @@ class MemoryOracle {
         follow(value, storage, given(value));
       }
     }
+    for (const Move& move : moves_) {
+      // What nothing needs any more is one of the buffers.
+      const bool frees_source = storages_[move.from].last < move.time;
+      bytes_[ix(move.time)] += costs::making_bytes(graph.meta(move.value), *move.steps, problem_.mesh, frees_source);
+    }
     for (const Storage& storage : storages_) {
       for (std::int32_t t = storage.made; t <= storage.last; ++t) bytes_[ix(t)] += storage.bytes;
     }
@@ -63,6 +68,13 @@ class MemoryOracle {
     std::int64_t bytes = 0;
     std::int32_t made = 0;
     std::int32_t last = 0;
+  };
+
+  struct Move {
+    ValueRef value;
+    std::size_t from = 0;
+    std::int32_t time = 0;
+    const std::vector<costs::RedistributeStep>* steps = nullptr;
   };
 
   static std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
@@ -81,18 +93,25 @@ class MemoryOracle {
   bool is_input(ValueRef value) const { return problem_.graph.nodes[ix(value.node)].role != Role::kNone; }
 
   std::int32_t read_time(ValueRef value, const Redistribution::Use& use) const {
-    if (use.input >= 0) return timeline_.read_time(use.node);
-    return is_input(value) ? 0 : timeline_.run_time(value.node) + 1;
+    if (use.input >= 0) return timeline_.read_time(use.node, use.input);
+    return is_input(value) ? 0 : timeline_.give_time(value.node);
   }
 
   /// `value` as `to`, made at `time` of `storage`, which has it as `from`.
   std::size_t moved(ValueRef value, std::size_t storage, const Placements& from, const Placements& to,
                     std::int32_t time) {
-    need(storage, time);
-    if (from == to) return storage;
+    if (from == to) {
+      need(storage, time);
+      return storage;
+    }
+    need(storage, time - 1);
+    // Of two moves of one storage, the second alone can be its last; at one time point neither counts as that.
+    for (const Move& other : moves_) {
+      if (other.from == storage && other.time == time) need(storage, time);
+    }
     for (const Redistribution& move : plan_.redistributions) {
       if (move.value != value || move.from != from || move.to != to) continue;
-      bytes_[ix(time)] += costs::making_bytes(problem_.graph.meta(value), move.steps, problem_.mesh);
+      moves_.push_back({value, storage, time, &move.steps});
       return make(size(value, to), time);
     }
     ADD_FAILURE() << "the plan has no redistribution to what it reads";
@@ -132,16 +151,16 @@ class MemoryOracle {
     }
   }
 
-  /// The first time to read behind the value's making and its readers in the forward.
+  /// Behind the value's making and its readers in the forward.
   std::int32_t saved_time(ValueRef value) const {
-    std::int32_t place = timeline_.place[ix(value.node)];
+    std::int32_t time = timeline_.give_time(value.node);
     for (const PhaseUses& uses : uses_) {
       if (uses.value != value || uses.phase != Phase::kForward) continue;
       for (const Redistribution::Use& use : uses.uses) {
-        place = std::max(place, use.input >= 0 ? timeline_.place[ix(use.node)] : timeline_.place[ix(value.node)] + 1);
+        if (use.input >= 0) time = std::max(time, timeline_.give_time(use.node));
       }
     }
-    return 2 * (place + 1);
+    return time;
   }
 
   const Problem& problem_;
@@ -150,6 +169,7 @@ class MemoryOracle {
   std::vector<PhaseUses> uses_;
   std::vector<std::int64_t> bytes_;
   std::vector<Storage> storages_;
+  std::vector<Move> moves_;
 };
 
 /// relu(x w) cut in two by columns, one half of which is read later, and all of it in the backward by a view; a third

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from autopar.parallel import ParallelModule, Step, place_whole
 from autopar.placements import to_torch
-from autopar.program import NODE_TAG
+from autopar.program import NODE_TAG, TURN_TAG
 from small_models import loss_of
 from torch import Tensor, fx
 from torch.distributed._tools.mem_tracker import MemTracker
@@ -38,6 +38,7 @@ class Reading:
     phase: str
     name: str  # of the FX node
     key: str  # of the node of the plan, if it is for one
+    turn: str  # of the node of the plan at whose turn it runs, if at one
     before: int
     peak: int
 
@@ -95,7 +96,7 @@ def probed(graphs: Mapping[str, fx.GraphModule], live: LiveBytes) -> Iterator[li
 
     def probe(phase: str, index: int) -> None:
         for of, node, before in running:
-            readings.append(Reading(phase=of, name=node.name, key=key_of(node), before=before, peak=live.peak))
+            readings.append(reading(of, node, before, live.peak))
         running.clear()
         live.restart_peak()
         if index < len(watched[phase]):
@@ -121,9 +122,14 @@ def is_run(node: fx.Node) -> bool:
     return node.op in ("call_function", "call_module") and node.target is not WAIT
 
 
-def key_of(node: fx.Node) -> str:
-    key: str = node.meta.get("custom", {}).get(NODE_TAG, "")
+def key_of(node: fx.Node, tag: str = NODE_TAG) -> str:
+    key: str = node.meta.get("custom", {}).get(tag, "")
     return key
+
+
+def reading(phase: str, node: fx.Node, before: int, peak: int) -> Reading:
+    key, turn = key_of(node), key_of(node, TURN_TAG)
+    return Reading(phase=phase, name=node.name, key=key, turn=turn, before=before, peak=peak)
 
 
 # ---- what was measured ----
@@ -232,7 +238,7 @@ class Lives:
             freed[self._last[storage]] += size
         alive, found = resident_bytes, []
         for (phase, node), new, old in zip(self.nodes, made, freed, strict=True):
-            found.append(Reading(phase=phase, name=node.name, key=key_of(node), before=alive, peak=alive + new))
+            found.append(reading(phase, node, alive, alive + new))
             alive += new - old
         return found
 

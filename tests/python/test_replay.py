@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,10 @@ TIMES_ROUNDING = 8
 EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "autocast": 2.0**-7}
 RANDOM_MESHES = [(2,), (2, 2), (3,), (2,), (2,), (4,), (6,), (3, 2), (2, 2, 2), (2, 4)]
 NUM_QUICK, NUM_SLOW = 3, 50
+# Layer norms that run on whole tensors, as a plan without sequence parallelism has them: what is saved of those tensors
+# can be cut.
+WHOLE_NORMS = {"nodes": {"*/f/native_layer_norm": {"0": "R"}}}
+NO_OPTIMIZER = {"optimizer": {"bytes_per_element": 0, "master_bytes_per_element": 0}}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,9 +38,13 @@ class Replay:
     mesh: tuple[int, ...]
     seed: int | None = None  # of a random plan; None: the best plan
     precision: str = "float32"
+    share: float | None = None  # of the memory that the best plan takes: the limit; without optimizer state
+    whole_norms: bool = False
 
     def __str__(self) -> str:
         plan = "best" if self.seed is None else f"random{self.seed}"
+        if self.share is not None:
+            plan = f"within{self.share}{'-norms' if self.whole_norms else ''}"
         return "-".join([self.family, "x".join(map(str, self.mesh)), plan, self.precision])
 
 
@@ -65,8 +73,37 @@ def low_precision() -> Iterator[Replay]:
             yield Replay(family=family, mesh=(2, 2), seed=seed, precision=precision)
 
 
-QUICK = [*best_plans(quick=True), *random_plans(range(NUM_QUICK)), *low_precision()]
-SLOW = [*best_plans(quick=False), *random_plans(range(NUM_QUICK, NUM_SLOW))]
+def tight(family: str, mesh: tuple[int, ...], *shares: float, whole_norms: bool = False) -> list[Replay]:
+    return [Replay(family=family, mesh=mesh, share=share, whole_norms=whole_norms) for share in shares]
+
+
+# Limits within which plans run nodes again or cut what they save.
+QUICK_TIGHT = [
+    *tight("mlp", (2, 2), 0.65),
+    *tight("transformer", (2, 2), 0.5, whole_norms=True),
+    *tight("llama", (2,), 0.8),
+    *tight("gpt2", (4,), 0.65),
+    *tight("vit", (2,), 0.8, whole_norms=True),
+    *tight("mamba2", (4,), 0.8),
+]
+SLOW_TIGHT = [
+    *tight("mlp", (2,), 0.65),
+    *tight("mlp", (4,), 0.5),
+    *tight("mlp", (2,), 0.95, 0.8, whole_norms=True),
+    *tight("mlp", (2, 2), 0.95, 0.8, whole_norms=True),
+    *tight("transformer", (2,), 0.8),
+    *tight("transformer", (4,), 0.65),
+    *tight("transformer", (2,), 0.95, 0.8, 0.65, whole_norms=True),
+    *tight("transformer", (2, 2), 0.95, 0.8, 0.65, whole_norms=True),
+    *tight("gpt2", (2,), 0.8),
+    *tight("gpt2", (2, 2), 0.65),
+    *tight("gpt2", (4,), 0.8),
+    *tight("vit", (2,), 0.95, whole_norms=True),
+    *tight("vit", (2, 2), 0.95, 0.8, 0.65, whole_norms=True),
+    *tight("mamba2", (2, 2), 0.8),
+]
+QUICK = [*best_plans(quick=True), *random_plans(range(NUM_QUICK)), *low_precision(), *QUICK_TIGHT]
+SLOW = [*best_plans(quick=False), *random_plans(range(NUM_QUICK, NUM_SLOW)), *SLOW_TIGHT]
 
 
 def cluster() -> dict[str, Any]:
@@ -116,10 +153,30 @@ class Bench:
         model = self._folder / f"{replay.family}.{replay.precision}.json"
         if not model.exists():
             autopar.export(*make(replay.family, replay.precision), path=model, cluster=cluster())
-        plan = self._folder / f"{replay}.plan.json"
-        command = [self._search, str(model), "--mesh", ",".join(map(str, replay.mesh)), "-o", str(plan), "-q"]
-        if replay.seed is not None:
-            command += ["--random-plan", str(replay.seed)]
+        options = [] if replay.seed is None else ["--random-plan", str(replay.seed)]
+        if replay.share is None:
+            return self._search_for(model, replay, str(replay), options)
+        constraints = {**NO_OPTIMIZER, **(WHOLE_NORMS if replay.whole_norms else {})}
+        free = self._search_for(model, replay, f"{replay}.free", options, constraints)
+        constraints["memory_limit_bytes"] = int(replay.share * autopar.load_plan(free).peak_bytes)
+        return self._search_for(model, replay, str(replay), ["--gap", "0.01"], constraints)
+
+    def _search_for(
+        self,
+        model: Path,
+        replay: Replay,
+        name: str,
+        options: Sequence[str],
+        constraints: Mapping[str, Any] | None = None,
+    ) -> Path:
+        plan = self._folder / f"{name}.plan.json"
+        if plan.exists():
+            return plan
+        command = [self._search, str(model), "--mesh", ",".join(map(str, replay.mesh)), "-o", str(plan), "-q", *options]
+        if constraints is not None:
+            path = self._folder / f"{name}.constraints.json"
+            path.write_text(json.dumps({"format": "autopar-constraints", "version": 1, **constraints}))
+            command += ["--constraints", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return plan
@@ -164,6 +221,12 @@ def test_replay(replay: Replay, outcomes: Outcomes) -> None:
 @pytest.mark.parametrize("replay", SLOW, ids=str)
 def test_more_replays(replay: Replay, outcomes: Outcomes) -> None:
     check(*outcomes[replay], replay.precision)
+
+
+@pytest.mark.parametrize("replay", QUICK_TIGHT, ids=str)
+def test_tight_plans_trade_time_for_memory(replay: Replay, bench: Bench) -> None:
+    plan = autopar.load_plan(bench.case(replay).plan)
+    assert plan.recompute or any(entry.is_saved for entry in plan.redistributions)
 
 
 def test_wrong_plans_are_seen(bench: Bench) -> None:

@@ -125,6 +125,7 @@ def plain(site: Site, bound: dict[str, Any]) -> Running:
 
 
 # ---- programs ----
+# What they make themselves they change in place: logits and embeddings are large.
 
 
 def all_reduce(tensor: Tensor, reduce: str, mesh_dims: list[int]) -> Generator[AllReduce, Tensor, Tensor]:
@@ -138,8 +139,8 @@ def embedding(site: Site, bound: dict[str, Any]) -> Running:
     begin, length = site.rows_of_input(0, 0)
     indices = bound["indices"] - begin
     foreign = (indices < 0) | (indices >= length)
-    rows = site.function(bound["weight"], indices.masked_fill(foreign, 0))
-    return [rows.masked_fill(foreign.unsqueeze(-1), 0)]
+    rows = site.function(bound["weight"], indices.masked_fill_(foreign, 0))
+    return [rows.masked_fill_(foreign.unsqueeze(-1), 0)]
 
 
 def embedding_backward(site: Site, bound: dict[str, Any]) -> Running:
@@ -149,7 +150,7 @@ def embedding_backward(site: Site, bound: dict[str, Any]) -> Running:
     dropped = (indices < 0) | (indices >= length) | (bound["indices"] == bound["padding_idx"])
     # What falls outside goes to one more row behind.
     rows = site.function(
-        bound["grad_output"], indices.masked_fill(dropped, length), length + 1, -1, bound["scale_grad_by_freq"]
+        bound["grad_output"], indices.masked_fill_(dropped, length), length + 1, -1, bound["scale_grad_by_freq"]
     )
     return [rows[:length]]
 
@@ -160,7 +161,7 @@ def local_classes(bound: dict[str, Any], begin: int, length: int) -> dict[str, A
     foreign = (target < 0) | (target >= length) | (bound["target"] == bound["ignore_index"])
     weight = bound["weight"]
     return bound | {
-        "target": target.masked_fill(foreign, -1),
+        "target": target.masked_fill_(foreign, -1),
         "ignore_index": -1,
         "weight": weight if weight is None else weight.narrow(0, begin, length),
     }
@@ -199,23 +200,33 @@ def softmax(site: Site, bound: dict[str, Any]) -> Running:
     mesh_dims = site.mesh_dims("log_softmax_sharded" if logarithm else "softmax_sharded")
     x, dim = bound["self"], bound["dim"]
     dtype = torch.float32 if bound["half_to_float"] else x.dtype
-    if x.dtype in HALVES:
-        x = x.float()
-    largest = yield from all_reduce(x.amax(dim, keepdim=True), "max", mesh_dims)
-    shifted = x - largest
-    total = yield from all_reduce(shifted.exp().sum(dim, keepdim=True), "sum", mesh_dims)
-    return [(shifted - total.log() if logarithm else shifted.exp() / total).to(dtype)]
+    largest = x.amax(dim, keepdim=True)
+    largest = yield from all_reduce(largest.float() if x.dtype in HALVES else largest, "max", mesh_dims)
+    result = (x - largest).exp_()
+    total = yield from all_reduce(result.sum(dim, keepdim=True), "sum", mesh_dims)
+    if not logarithm:
+        return [result.div_(total).to(dtype)]
+    del result  # subtracted once more, as logits are large
+    return [(x - largest).sub_(total.log()).to(dtype)]
 
 
 def softmax_backward(site: Site, bound: dict[str, Any]) -> Running:
     logarithm = "log_softmax" in site.op
     mesh_dims = site.mesh_dims("log_softmax_backward_sharded" if logarithm else "softmax_backward_sharded")
     grad, output = bound["grad_output"], bound["output"]
-    if grad.dtype in HALVES:
-        grad, output = grad.float(), output.float()
-    summand = grad if logarithm else grad * output
-    total = yield from all_reduce(summand.sum(bound["dim"], keepdim=True), "sum", mesh_dims)
-    result = grad - output.exp() * total if logarithm else (grad - total) * output
+    is_half = grad.dtype in HALVES
+    if logarithm:
+        summand = grad
+    else:
+        summand = grad.float().mul_(output) if is_half else grad * output
+    total = summand.sum(bound["dim"], keepdim=True, dtype=torch.float32 if is_half else None)
+    del summand
+    total = yield from all_reduce(total, "sum", mesh_dims)
+    if logarithm:
+        result = output.float().exp_() if is_half else output.exp()
+        result.mul_(-total).add_(grad)
+    else:
+        result = (grad - total).mul_(output)
     return [result.to(bound["input_dtype"])]
 
 
@@ -223,13 +234,13 @@ def foreign_positions(bound: dict[str, Any], begin: int, length: int) -> tuple[T
     """The index counted from the local piece, 0 where it points to another one, and where that is."""
     index = bound["index"] - begin
     foreign = (index < 0) | (index >= length)
-    return index.masked_fill(foreign, 0), foreign
+    return index.masked_fill_(foreign, 0), foreign
 
 
 def gather(site: Site, bound: dict[str, Any]) -> Running:
     yield from ()
     index, foreign = foreign_positions(bound, *site.rows_of_input(0, bound["dim"] % len(site.shapes_in[0])))
-    return [site.function(bound["self"], bound["dim"], index).masked_fill(foreign, 0)]
+    return [site.function(bound["self"], bound["dim"], index).masked_fill_(foreign, 0)]
 
 
 def scatter_add(site: Site, bound: dict[str, Any]) -> Running:

@@ -26,7 +26,10 @@ from .placements import Device, is_partial
 from .plan import NodePlan, Placements, Plan, Redistribution
 from .regions import BACKWARD, CONSTRAIN, FORWARD, Region, RegionBackward, RegionForward, RegionSite, region_shapes
 
-NODE_TAG = "autopar_node"  # in the FX nodes' meta: the key of the node that they are made for
+# In the FX nodes' meta, keys of nodes: of the one that they are made for (of a redistribution, which gives the value),
+# and of the one at whose turn they run, with the redistributions of its inputs before it and of what it gives behind.
+NODE_TAG = "autopar_node"
+TURN_TAG = "autopar_turn"
 RESHAPES = ("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default")
 Json = Mapping[str, Any]
 ValueId = tuple[str, int]  # key and output
@@ -289,17 +292,18 @@ class LocalStep:
         for node in self._document["nodes"]:
             if node["phase"] != self._phase:
                 continue
-            try:
-                args, kwargs, refs = self._arguments(node)
-                with annotate({NODE_TAG: node["key"]}):
-                    results = self._run_node(node, args, kwargs, refs)
-                    self._keep(node, results)
-            except PlanError:
-                raise
-            except Exception as error:
-                raise self._error(f"{node['op']} cannot run on the local pieces: {error}", node["key"]) from error
-            self._results |= {index: self._output(index) for index in made_by.pop(node["key"], ())}
-            self._save(node, last_readers)
+            with annotate({TURN_TAG: node["key"]}):
+                try:
+                    args, kwargs, refs = self._arguments(node)
+                    with annotate({NODE_TAG: node["key"]}):
+                        results = self._run_node(node, args, kwargs, refs)
+                        self._keep(node, results)
+                except PlanError:
+                    raise
+                except Exception as error:
+                    raise self._error(f"{node['op']} cannot run on the local pieces: {error}", node["key"]) from error
+                self._results |= {index: self._output(index) for index in made_by.pop(node["key"], ())}
+                self._save(node, last_readers)
         # Some are no node's of this phase.
         self._results |= {index: self._output(index) for indices in made_by.values() for index in indices}
 
