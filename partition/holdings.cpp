@@ -44,6 +44,11 @@ class Times {
   bool is_graph_input(std::int32_t node) const { return graph_.nodes[ix(node)].role != Role::kNone; }
   /// When `value` is there.
   std::int32_t made(ValueRef value) const { return is_graph_input(value.node) ? 0 : timeline_.run_time(value.node); }
+  /// Whether it is ever in memory: what passes inside a fused kernel is only if it is moved.
+  bool is_stored(ValueRef value) const {
+    const costs::Fusion& fusion = graph_.nodes[ix(value.node)].fusion;
+    return !fusion.is_fused || fusion.is_written[ix(value.output)] != 0;
+  }
   /// When a reader gets `value`.
   std::int32_t read(ValueRef value, const Redistribution::Use& use) const {
     return use.input >= 0 ? timeline_.read_time(use.node) : made(value) + (is_graph_input(value.node) ? 0 : 1);
@@ -109,7 +114,11 @@ class Tree {
     for (std::size_t i = 0; i + 1 < changes.size(); ++i) {
       now_ = {changes[i], changes[i + 1]};
       find_needed();
-      count(0, false, out);
+      if (times_.is_stored(root)) {
+        count(0, false, out);
+      } else {
+        for (const std::size_t other : tensors_[0].made_from_it) count(other, true, out);
+      }
     }
   }
 
