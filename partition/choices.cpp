@@ -180,8 +180,9 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
   if (!node.outputs.empty() && !strategies.empty()) apply_pin(context.pin, choices);
 
   std::vector<engine::Cost>& prices = choices.domain.costs;
-  for (const Strategy& strategy : strategies)
+  for (const Strategy& strategy : strategies) {
     prices.push_back(price_ps(problem, redistributor, node, context, strategy));
+  }
   // A graph input's placement is a choice of its own: a parameter's memory and gradient depend on it. Declared
   // strategies are few, and another node may have to choose alike.
   if (node.role == Role::kNone && node.strategies.empty() && !problem.keep_dominated) {
