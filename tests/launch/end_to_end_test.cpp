@@ -44,9 +44,9 @@ TEST(EndToEndTest, a_compiled_step_takes_less_time) {
   const std::string compiled =
       scratch.put("c.json", R"json({"format": "autopar-constraints", "version": 1, "compiled": true})json");
   const std::string model = "'" AUTOPAR_SOURCE_DIR "/tests/models/transformer.json' --mesh 2,2" + kCluster;
-  ASSERT_EQ(run_program(model + to(scratch)).exit_code, 0);
+  ASSERT_EQ(run_program(model + " --overlap none" + to(scratch)).exit_code, 0);
   const auto alone = plan_in(scratch)["totals"]["compute_ps"].get<std::int64_t>();
-  ASSERT_EQ(run_program(model + " --constraints '" + compiled + "'" + to(scratch)).exit_code, 0);
+  ASSERT_EQ(run_program(model + " --overlap none --constraints '" + compiled + "'" + to(scratch)).exit_code, 0);
   EXPECT_LT(plan_in(scratch)["totals"]["compute_ps"].get<std::int64_t>(), alone);
 }
 
