@@ -213,6 +213,28 @@ TEST(FusionTest, a_sum_over_rows_takes_along_only_what_nothing_else_reads) {
   EXPECT_EQ(step.bytes(), (2 + 2 + 2) * kElements + (2 + 2) * kElements + 2 * kHidden);
 }
 
+// Inductor moves 10: it casts x in each of the two kernels. Here the cast has one of its own, 2+4.
+TEST(FusionTest, what_two_kernels_of_different_levels_read_is_made_apart) {
+  const std::vector<std::int64_t> whole = {kTokens, kHidden};
+  Step step;
+  const ValueRef gradient = step.mm(step.input(whole), kHidden);
+  const ValueRef x = step.op("_to_copy.default", {step.input(whole)}, whole, kFloat);
+  const ValueRef scale = step.input({kTokens, 1}, kFloat);
+  const ValueRef scaled = step.op("mul.Tensor", {x, scale}, whole, kFloat);
+  const ValueRef normed = step.op("_to_copy.default", {scaled}, whole);
+  const ValueRef product = step.op("mul.Tensor", {gradient, normed}, whole);
+  step.keep(step.op("sum.dim_IntList", {product}, {kHidden}, kHalf, {dims({0})}));
+  const ValueRef of_normed = step.op("_to_copy.default", {gradient}, whole, kFloat);
+  const ValueRef of_scale = step.op("mul.Tensor", {of_normed, x}, whole, kFloat);
+  const ValueRef sum = step.op("sum.dim_IntList", {of_scale}, {kTokens, 1}, kFloat, {dims({1}), {true}});
+  const ValueRef more = step.op("mul.Tensor", {sum, x}, whole, kFloat);
+  const ValueRef less = step.op("mul.Tensor", {of_normed, scale}, whole, kFloat);
+  const ValueRef both = step.op("add.Tensor", {less, more}, whole, kFloat);
+  step.keep(step.op("_to_copy.default", {both}, whole));
+  fuse(step.graph);
+  EXPECT_EQ(step.bytes(), (6 + (2 + 4 + 2) + (2 + 4)) * kElements + 2 * 4 * kTokens + 2 * kHidden);
+}
+
 // x + f(x): the sum would have to run before the matmul that it waits for.
 TEST(FusionTest, a_residual_does_not_close_a_circle) {
   Step step;
