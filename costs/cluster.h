@@ -18,9 +18,12 @@ struct Device {
   std::int64_t accumulators = 1;         ///< large tiles whose sums a multiprocessor holds at once
   std::map<DType, double> matmul_flops;  ///< peak flop/s of matmuls, per dtype
   double matmul_clock = 1;               ///< share of the peak's clock that matmuls keep within the power limit
-  double vector_flops = 0;               ///< flop/s of pointwise work, and of matmuls in dtypes not in matmul_flops
-  double memory_bandwidth = 0;           ///< achievable bytes/s
-  double launch_s = 0;                   ///< seconds of one kernel's launch gap
+  /// Share of the rate inside large matmul tiles that attention reaches. The default: flash kernels have 185 to 225
+  /// TFLOPS of 284 on A100 (Dao 2023) and, those of cuDNN, 518 to 529 of 850 on H100 (Shah et al. 2024).
+  double attention_share = 0.65;
+  double vector_flops = 0;      ///< flop/s of pointwise work, and of matmuls in dtypes not in matmul_flops
+  double memory_bandwidth = 0;  ///< achievable bytes/s
+  double launch_s = 0;          ///< seconds of one kernel's launch gap
   /// Share of an all-gather right before a matmul, or of a reduce-scatter right behind one, that is pipelined with it
   /// (async tensor parallelism); 0: none.
   double matmul_overlap = 0;

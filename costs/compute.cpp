@@ -51,6 +51,8 @@ constexpr OpCost kOps[] = {
     {"aten.new_full.default", CostKind::kWrite},
     {"aten.new_ones.default", CostKind::kWrite},
     {"aten.new_zeros.default", CostKind::kWrite},
+    {"aten.nll_loss2d_backward.default", CostKind::kWrite},
+    {"aten.nll_loss_backward.default", CostKind::kWrite},
     {"aten.ones_like.default", CostKind::kWrite},
     {"aten.rand_like.default", CostKind::kWrite},
     {"aten.randn_like.default", CostKind::kWrite},
@@ -60,6 +62,8 @@ constexpr OpCost kOps[] = {
     {"aten.gather.default", CostKind::kRows},
     {"aten.index.Tensor", CostKind::kRows},
     {"aten.index_select.default", CostKind::kRows},
+    {"aten.nll_loss2d_forward.default", CostKind::kRows},
+    {"aten.nll_loss_forward.default", CostKind::kRows},
     {"aten.take_along_dim.default", CostKind::kRows},
 
     {"aten._int_mm.default", CostKind::kMatmul, 0},
@@ -198,6 +202,7 @@ class LocalOp {
 
   double seconds(const Device& device) const {
     if (cost_.kind == CostKind::kFree) return 0;
+    if (is_fused()) return fused_bytes() / device.memory_bandwidth + num_launches() * device.launch_s;
     return std::max(working_s(device), bytes_moved() / device.memory_bandwidth) + device.launch_s;
   }
 
@@ -211,7 +216,7 @@ class LocalOp {
                                 static_cast<double>(dtype_bytes(output_meta(node_, 0).dtype)));
     }
     if (cost_.kind == CostKind::kAttention || cost_.kind == CostKind::kAttentionBackward) {
-      return flops() / (kAttentionShare * large_tile_rate(device, 0));
+      return flops() / (device.attention_share * large_tile_rate(device, 0));
     }
     return flops() / (is_dense_convolution() ? large_tile_rate(device, 0) : device.vector_flops);
   }
@@ -290,6 +295,51 @@ class LocalOp {
     return backward ? 2.5 * flops : flops;
   }
 
+  /// Programs that reduce inside are not compiled into one kernel with others.
+  bool is_fused() const {
+    const auto reduces = [](const LocalProgram& program) { return program.num_all_reduces > 0; };
+    return node_.fusion.is_fused && std::none_of(strategy_.programs.begin(), strategy_.programs.end(), reduces);
+  }
+
+  /// A pending sum is reduced before others of the kernel read it: then it is written and read, in another kernel.
+  bool is_kept_in_registers(std::size_t o) const {
+    return node_.fusion.is_written[o] == 0 && !is_pending(strategy_.outputs[o]);
+  }
+
+  bool is_pending(const Placements& placements) const {
+    for (int dim = 0; dim < mesh_.rank(); ++dim) {
+      if (placements[dim].is_partial() && mesh_.shape[static_cast<std::size_t>(dim)] > 1) return true;
+    }
+    return false;
+  }
+
+  double fused_bytes() const {
+    double bytes = 0;
+    double given = 0;
+    for (std::size_t o = 0; o < node_.outputs.size(); ++o) {
+      if (!node_.outputs[o]) continue;
+      const auto size = static_cast<double>(local_bytes(*node_.outputs[o], strategy_.outputs[o], mesh_));
+      given += size;
+      if (!is_kept_in_registers(o)) bytes += node_.fusion.is_written[o] != 0 ? size : 2 * size;
+    }
+    if (cost_.kind == CostKind::kWrite) return bytes;
+    for (std::size_t i = 0; i < node_.inputs.size(); ++i) {
+      if (node_.fusion.is_read[i] == 0) continue;
+      const bool is_table = cost_.kind == CostKind::kRows && i == 0;
+      bytes +=
+          is_table ? given : static_cast<double>(local_bytes(graph_.meta(node_.inputs[i]), strategy_.inputs[i], mesh_));
+    }
+    return bytes;
+  }
+
+  double num_launches() const {
+    double launches = node_.fusion.starts_kernel ? 1 : 0;
+    for (std::size_t o = 0; o < node_.outputs.size(); ++o) {
+      if (node_.outputs[o] && node_.fusion.is_written[o] == 0 && !is_kept_in_registers(o)) ++launches;
+    }
+    return launches;
+  }
+
   template <typename Size>
   double moved(const Size& size) const {
     double written = 0;
@@ -335,6 +385,15 @@ double local_flops(const Graph& graph, const Node& node, const Strategy& strateg
 std::int64_t compute_ps(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh,
                         const Cluster& cluster) {
   return std::llround(LocalOp(graph, node, strategy, mesh).seconds(cluster.device) * 1e12);
+}
+
+std::int64_t optimizer_ps(const TensorMeta& parameter, const Placements& placements, const Mesh& mesh,
+                          const OptimizerState& optimizer, const Device& device) {
+  const std::int64_t piece = local_bytes(parameter, placements, mesh);
+  const std::int64_t state = parameter_bytes(parameter, placements, mesh, optimizer) - piece;
+  const bool has_master = dtype_bytes(parameter.dtype) < 4 && optimizer.master_bytes_per_element > 0;
+  const std::int64_t moved = 2 * state + (has_master ? 2 : 3) * piece;
+  return std::llround(static_cast<double>(moved) / device.memory_bandwidth * 1e12);
 }
 
 }  // namespace autopar::costs

@@ -5,14 +5,18 @@
 
 #include "costs/cluster.h"
 #include "costs/graph.h"
+#include "costs/memory.h"
 #include "costs/mesh.h"
 #include "costs/strategy.h"
 
 /// Prices of ops on one device.
 ///
-/// A roofline (Williams, Waterman, Patterson 2009) per op, unfused: max(flops / achievable rate, bytes moved /
-/// achievable bandwidth) + launch gap. Bytes moved are the local inputs and outputs, but views move nothing, creation
-/// ops only write, and look-ups (embedding, index, gather) read only the rows they take.
+/// A roofline (Williams, Waterman, Patterson 2009) per op: max(flops / achievable rate, bytes moved / achievable
+/// bandwidth) + launch gap. Bytes moved are the local inputs and outputs, but views move nothing, creation ops only
+/// write, and look-ups (embedding, index, gather) read only the rows they take.
+///
+/// Where ops are fused (costs/fusion.h), only the bytes count that the kernel moves, each at the op that reads or
+/// writes it, and a launch at its first op; the arithmetic of pointwise ops and reductions is hidden behind them.
 ///
 /// Matmul-like ops take what the datasheet's rate allows on tiles (NVIDIA, "Matrix Multiplication Background User's
 /// Guide": tile and wave quantization). The output is cut into tiles of one of cuBLAS's sizes, and k into slices where
@@ -26,14 +30,11 @@
 /// Where the model file gives an op's flops, they are shared out among the mesh dims along which any of its tensors is
 /// a shard or a pending sum, and run at the rate inside large tiles in the dtype of the first input.
 ///
-/// Attention runs at kAttentionShare of that rate (flash kernels: 225 TFLOPS on A100, Dao 2023; 350 with version 2 and
-/// 550 to 740 with version 3 or cuDNN on H100, Shah et al. 2024); causal masks halve the work and the backward pass is
-/// 2.5 times the forward (it recomputes the scores).
+/// Attention runs at Device::attention_share of that rate; causal masks halve the work and the backward pass is 2.5
+/// times the forward (it recomputes the scores).
 ///
 /// docs/cost-models.md compares matmuls with published measurements.
 namespace autopar::costs {
-
-inline constexpr double kAttentionShare = 0.65;
 
 /// Floating-point operations of `node` on the local pieces that `strategy` gives (matmul-like ops: 2·m·n·k; others: one
 /// per element moved).
@@ -46,5 +47,11 @@ bool is_matmul(std::string_view op);
 /// free.
 std::int64_t compute_ps(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh,
                         const Cluster& cluster);
+
+/// Predicted time in ps of the optimizer's step on one device's piece of a parameter: one pass that reads the gradient,
+/// reads and writes the state, and writes the parameter (reading it, where there is no master copy). Fused optimizers
+/// take all parameters in few launches, so none counts.
+std::int64_t optimizer_ps(const TensorMeta& parameter, const Placements& placements, const Mesh& mesh,
+                          const OptimizerState& optimizer, const Device& device);
 
 }  // namespace autopar::costs

@@ -81,6 +81,15 @@ struct DeclaredStrategy {
   std::vector<std::string> mesh_dims = {};  ///< names of the mesh dims along which it may be chosen; empty: all
 };
 
+/// What a compiler makes of a node by fusing it with others to one kernel (costs/fusion.h).
+struct Fusion {
+  bool is_fused = false;               ///< false: a kernel of its own, and the rest has no meaning
+  bool starts_kernel = false;          ///< the kernel's launch counts here
+  std::vector<char> is_read;           ///< per Node::inputs: the kernel reads it from memory, for the first time here
+  std::vector<char> is_written;        ///< per Node::outputs: others than the kernel itself need it in memory
+  std::vector<char> is_written_again;  ///< the same, where the node runs again in the backward
+};
+
 /// Graph inputs are nodes too: their op is "placeholder" and they have one output.
 struct Node {
   std::string key;  ///< unique, stable when unrelated parts of the model change
@@ -96,6 +105,7 @@ struct Node {
   std::vector<DeclaredStrategy> strategies;  ///< if any, what may be chosen, in place of the op's rule
   std::int32_t same_strategy_as = -1;        ///< a node that must choose the same of its declared strategies; -1: none
   std::int64_t flops = -1;                   ///< of the whole op on all devices, if the model file says; else -1
+  Fusion fusion;
 
   /// The tensor arguments, in the order they appear in args (lists flattened), then kwargs.
   /// Rules and plans index a node's inputs by position in this vector; a value used twice is there twice.

@@ -23,7 +23,7 @@ def llama3_1b() -> Example:
     return causal_lm(config, batch=4, sequence=2048)
 
 
-def llama3_8b() -> Example:
+def llama3_8b(batch: int = 16) -> Example:
     config = LlamaConfig(
         vocab_size=128256,
         hidden_size=4096,
@@ -34,4 +34,18 @@ def llama3_8b() -> Example:
         max_position_embeddings=8192,
         rms_norm_eps=1e-5,
     )
-    return causal_lm(config, batch=16, sequence=8192)
+    return causal_lm(config, batch=batch, sequence=8192)
+
+
+def llama3_70b(batch: int = 64) -> Example:
+    config = LlamaConfig(
+        vocab_size=128256,
+        hidden_size=8192,
+        intermediate_size=28672,
+        num_hidden_layers=80,
+        num_attention_heads=64,
+        num_key_value_heads=8,
+        max_position_embeddings=8192,
+        rms_norm_eps=1e-5,
+    )
+    return causal_lm(config, batch=batch, sequence=8192)

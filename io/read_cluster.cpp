@@ -53,7 +53,7 @@ std::string read_text(const JsonValue& value) {
 
 costs::Device read_device(const JsonValue& value) {
   value.expect_keys({"name", "memory", "multiprocessors", "accumulators", "matmul_flops", "matmul_clock",
-                     "vector_flops", "memory_bandwidth", "launch", "matmul_overlap"});
+                     "attention_share", "vector_flops", "memory_bandwidth", "launch", "matmul_overlap"});
   costs::Device device;
   device.name = read_text(value.at("name"));
   device.memory_bytes = read_positive(value, "memory", "B").int64();
@@ -67,6 +67,9 @@ costs::Device read_device(const JsonValue& value) {
   }
   if (device.matmul_flops.empty()) flops.fail("expected at least one dtype");
   device.matmul_clock = read_constant(value, "matmul_clock", "1", 0.01, 1).number();
+  if (value.find("attention_share")) {
+    device.attention_share = read_constant(value, "attention_share", "1", 0.01, 1).number();
+  }
   device.vector_flops = read_positive(value, "vector_flops", "flop/s").number();
   device.memory_bandwidth = read_positive(value, "memory_bandwidth", "B/s").number();
   device.launch_s = read_seconds(value, "launch");

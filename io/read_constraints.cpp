@@ -9,6 +9,7 @@
 
 #include "costs/placement.h"
 #include "io/file.h"
+#include "partition/recompute.h"
 
 namespace autopar::io {
 namespace {
@@ -134,6 +135,8 @@ class Resolver {
       if (pins_.memory_limit_bytes < 1) limit->fail(fmt::format("expected at least 1, found {}", limit->int64()));
     }
     if (const auto optimizer = layer.find("optimizer")) read_optimizer(*optimizer);
+    if (const auto recompute = layer.find("recompute")) read_recompute(*recompute);
+    if (const auto compiled = layer.find("compiled")) pins_.is_compiled = compiled->boolean();
     std::vector<Target> nodes(graph_.nodes.size());
     std::vector<Target> outputs(graph_.outputs.size());
     sources_.clear();
@@ -167,6 +170,22 @@ class Resolver {
         *member = bytes->int64();
         if (*member < 0 || *member > kMostBytes) bytes->fail(fmt::format("expected 0 to {}", kMostBytes));
       }
+    }
+  }
+
+  /// A later layer's list replaces an earlier one's.
+  void read_recompute(const JsonValue& patterns) {
+    const std::vector<char> may_repeat = partition::repeatable_nodes(graph_);
+    pins_.recompute.assign(graph_.nodes.size(), 0);
+    for (const JsonValue& pattern : patterns.items()) {
+      const std::string text(pattern.string());
+      bool matched = false;
+      for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+        if (may_repeat[i] == 0 || !nodes_[i].match(text)) continue;
+        matched = true;
+        pins_.recompute[i] = 1;
+      }
+      if (!matched) pattern.fail("the pattern matches no node that can run again in the backward");
     }
   }
 
@@ -286,13 +305,14 @@ ConstraintsFile read_constraints(const std::string& path) {
   auto document = std::make_shared<JsonDocument>(path, text);
   const JsonValue root = document->root();
   expect_format(root, "autopar-constraints", 1);
-  root.expect_keys(
-      {"format", "version", "memory_limit_bytes", "optimizer", "parameters", "inputs", "outputs", "nodes"});
+  root.expect_keys({"format", "version", "memory_limit_bytes", "optimizer", "compiled", "recompute", "parameters",
+                    "inputs", "outputs", "nodes"});
   return {root, content_hash(text), std::move(document)};
 }
 
 void check_constraint_keys(const JsonValue& constraints) {
-  constraints.expect_keys({"memory_limit_bytes", "optimizer", "parameters", "inputs", "outputs", "nodes"});
+  constraints.expect_keys(
+      {"memory_limit_bytes", "optimizer", "compiled", "recompute", "parameters", "inputs", "outputs", "nodes"});
 }
 
 partition::Pins resolve_constraints(const std::vector<JsonValue>& layers, const GraphFile& graph,

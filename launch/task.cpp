@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "costs/fusion.h"
 #include "io/file.h"
 #include "io/input_error.h"
 #include "io/read_cluster.h"
@@ -67,6 +68,7 @@ Task read_task(const Arguments& arguments) {
   }
   task.problem.pins = io::resolve_constraints(layers, model.graph_file, task.problem.mesh, cluster.cluster);
   task.problem.graph = std::move(model.graph_file.graph);
+  if (task.problem.pins.is_compiled) costs::fuse(task.problem.graph);
   task.problem.cluster = std::move(cluster.cluster);
   task.problem.has_overlap = arguments.has_overlap;
   task.problem.keep_dominated = arguments.random_plan.has_value();

@@ -148,7 +148,12 @@ class Builder {
     std::vector<NodeContext> contexts;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       contexts.push_back({pins[i], std::vector<int>(graph_.nodes[i].outputs.size()), usage_.nodes[i],
-                          usage_.inputs_count[i] != 0, usage_.outputs_count[i] != 0, is_optional(i)});
+                          usage_.inputs_count[i] != 0, usage_.outputs_count[i] != 0, false, is_optional(i)});
+    }
+    for (const costs::GraphOutput& output : graph_.outputs) {
+      if (output.role == costs::OutputRole::kGradient && node(output.of).role == costs::Role::kParameter) {
+        contexts[ix(output.of)].is_trained = true;
+      }
     }
     for (const PhaseUses& uses : impl_->uses) ++contexts[ix(uses.value.node)].num_readers[ix(uses.value.output)];
     return contexts;

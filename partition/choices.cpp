@@ -89,6 +89,12 @@ class SignatureWriter {
     for (const std::int64_t size : meta.shape) put(size);
     for (const std::int64_t stride : meta.stride) put(stride);
   }
+  void put_fusion(const costs::Fusion& fusion) {
+    put(fusion.is_fused);
+    put(fusion.starts_kernel);
+    for (const char is_read : fusion.is_read) put(is_read);
+    for (const char is_written : fusion.is_written) put(is_written);
+  }
   /// A tensor is told by where it first stands in `inputs`; what it is comes with the inputs.
   void put_arg(const costs::Arg& arg, const std::vector<costs::ValueRef>& inputs) {
     put(static_cast<std::uint8_t>(arg.value.index()));
@@ -143,6 +149,19 @@ std::vector<std::int64_t> usage_row(const Problem& problem, const Node& node, co
   return row;
 }
 
+/// Of a parameter that is trained: that of its optimizer's step.
+engine::Cost price_ps(const Problem& problem, const costs::Redistributor& redistributor, const Node& node,
+                      const NodeContext& context, const Strategy& strategy) {
+  if (context.is_trained) {
+    return costs::optimizer_ps(*node.outputs[0], strategy.outputs[0], problem.mesh, problem.pins.optimizer,
+                               problem.cluster.device);
+  }
+  if (node.role != Role::kNone) return 0;
+  return costs::compute_ps(problem.graph, node, strategy, problem.mesh, problem.cluster) +
+         costs::total_ps(costs::program_all_reduces(problem.graph, node, strategy, problem.mesh, problem.cluster.device,
+                                                    redistributor.collectives()));
+}
+
 }  // namespace
 
 Choices make_choices(const Problem& problem, const costs::Redistributor& redistributor, std::int32_t index,
@@ -166,12 +185,7 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
 
   std::vector<engine::Cost>& prices = choices.domain.costs;
   for (const Strategy& strategy : strategies) {
-    prices.push_back(
-        node.role == Role::kNone
-            ? costs::compute_ps(problem.graph, node, strategy, problem.mesh, problem.cluster) +
-                  costs::total_ps(costs::program_all_reduces(problem.graph, node, strategy, problem.mesh,
-                                                             problem.cluster.device, redistributor.collectives()))
-            : 0);
+    prices.push_back(price_ps(problem, redistributor, node, context, strategy));
   }
   // A graph input's placement is a choice of its own: a parameter's memory and gradient depend on it. Declared
   // strategies are few, and another node may have to choose alike.
@@ -223,6 +237,7 @@ std::string choices_signature(const costs::Graph& graph, std::int32_t index, con
     if (node.outputs[o]) writer.put_meta(*node.outputs[o]);
   }
   writer.put(node.flops);
+  writer.put_fusion(node.fusion);
   writer.put(node.strategies.size());
   for (const costs::DeclaredStrategy& strategy : node.strategies) {
     for (const costs::Placement placement : strategy.inputs) writer.put(placement.code());
@@ -231,6 +246,7 @@ std::string choices_signature(const costs::Graph& graph, std::int32_t index, con
     writer.put(strategy.mesh_dims.size());
     for (const std::string& name : strategy.mesh_dims) writer.put_text(name);
   }
+  writer.put(context.is_trained);
   writer.put(context.is_optional);
   writer.put(context.inputs_count);
   writer.put(context.outputs_count);

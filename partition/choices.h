@@ -50,6 +50,7 @@ struct NodeContext {
   std::vector<PointUsage::Term> memory;  ///< rows of the domain's usage
   bool inputs_count = false;             ///< as in PointUsage
   bool outputs_count = false;
+  bool is_trained = false;   ///< a parameter with a gradient
   bool is_optional = false;  ///< it need not run: the last choice, without inputs and outputs, costs nothing
 };
 

@@ -47,6 +47,11 @@ class Times {
   std::int32_t made(ValueRef value) const { return is_graph_input(value.node) ? 0 : timeline_.run_time(value.node); }
   /// When what `node` gave is redistributed for others than nodes.
   std::int32_t given(std::int32_t node) const { return timeline_.give_time(node); }
+  /// Whether it is ever in memory: what passes inside a fused kernel is only if it is moved.
+  bool is_stored(ValueRef value) const {
+    const costs::Fusion& fusion = graph_.nodes[ix(value.node)].fusion;
+    return !fusion.is_fused || fusion.is_written[ix(value.output)] != 0;
+  }
   /// When a reader gets `value`.
   std::int32_t read(ValueRef value, const Redistribution::Use& use) const {
     if (use.input >= 0) return timeline_.read_time(use.node, use.input);
@@ -121,7 +126,11 @@ class Tree {
     for (std::size_t i = 0; i + 1 < changes.size(); ++i) {
       now_ = {changes[i], changes[i + 1]};
       find_needed();
-      count(0, false, out);
+      if (times_.is_stored(root)) {
+        count(0, false, out);
+      } else {
+        for (const std::size_t other : tensors_[0].made_from_it) count(other, true, out);
+      }
     }
   }
 

@@ -173,7 +173,7 @@ std::int64_t hideable_ps(const std::vector<RedistributeStep>& steps, const costs
 }
 
 std::int64_t StepTime::total_ps() const {
-  std::int64_t sum = exposed_ps;
+  std::int64_t sum = exposed_ps + optimizer_ps;
   for (const WindowTime& window : windows) sum += window.compute_ps + window.uncovered_ps();
   return sum;
 }
@@ -185,7 +185,7 @@ StepTime step_time(const Problem& problem, const Plan& plan, const costs::Collec
   time.windows.resize(ix(overlap.num_windows()));
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const std::int32_t window = overlap.window_of(static_cast<std::int32_t>(i));
-    if (window >= 0) time.windows[ix(window)].compute_ps += plan.nodes[i].compute_ps;
+    (window < 0 ? time.optimizer_ps : time.windows[ix(window)].compute_ps) += plan.nodes[i].compute_ps;
     time.exposed_ps += costs::total_ps(plan.nodes[i].all_reduces);
   }
   std::map<std::tuple<std::int32_t, std::int32_t, Phase>, std::int32_t> entry_of;
@@ -357,10 +357,10 @@ StepTime OverlapNetworks::time(const engine::Assignment& assignment) const {
   time.windows.resize(ix(overlap_.num_windows()));
   for (std::size_t i = 0; i < impl.node_variable.size(); ++i) {
     const std::int32_t window = overlap_.window_of(static_cast<std::int32_t>(i));
-    if (window < 0) continue;
     const std::size_t x = ix(assignment[ix(impl.node_variable[i])]);
     const engine::Cost communication = impl.choices[i]->communication[x];
-    time.windows[ix(window)].compute_ps += impl.choices[i]->domain.costs[x] - communication;
+    (window < 0 ? time.optimizer_ps : time.windows[ix(window)].compute_ps) +=
+        impl.choices[i]->domain.costs[x] - communication;
     time.exposed_ps += communication;
   }
   for (const PricedLink& link : links_) {

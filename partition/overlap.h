@@ -67,7 +67,8 @@ struct WindowTime {
 
 struct StepTime {
   std::vector<WindowTime> windows;
-  std::int64_t exposed_ps = 0;  ///< of collectives that are not hideable
+  std::int64_t exposed_ps = 0;    ///< of collectives that are not hideable
+  std::int64_t optimizer_ps = 0;  ///< of graph inputs; it runs behind all windows
   std::int64_t total_ps() const;
 };
 

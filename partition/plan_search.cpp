@@ -157,6 +157,10 @@ class PlanSearch {
   Cost cost() const { return result_.plan->cost_ps; }
 
   void search() {
+    if (const std::vector<char>& wanted = input_.problem.pins.recompute; !wanted.empty()) {
+      search_variant(Variant(input_.problem, wanted, true), wanted, true);
+      return;
+    }
     const std::vector<char> nothing(input_.problem.graph.nodes.size(), 0);
     const Variant original(input_.problem, nothing, true);
     const engine::Solution found = solve(input_.problem, input_.first, options_);

@@ -40,7 +40,7 @@ struct PlanSearchResult {
 ///
 /// If the limit binds, nodes may run again (Pins::may_recompute): then one network with an offer to do so for every
 /// node that can gives a bound and what to run again, and the best plan that does exactly this is searched for as
-/// above.
+/// above. So it is where the user says what runs again (Pins::recompute).
 PlanSearchResult search_plan(const PlanSearchInput& input, const engine::Options& options, engine::Comm& comm,
                              const std::function<void(const engine::Progress&)>& progress = {});
 

@@ -34,6 +34,8 @@ struct Pins {
   std::vector<Pin> outputs;             ///< per Graph::outputs; empty: no pins
   std::int64_t memory_limit_bytes = 0;  ///< at any time, per device
   bool may_recompute = true;            ///< nodes may run again in the backward to save memory
+  std::vector<char> recompute;  ///< per Graph::nodes: these run again, and no others; empty: as the search likes
+  bool is_compiled = false;     ///< forward and backward run through torch.compile
   costs::OptimizerState optimizer;
 };
 

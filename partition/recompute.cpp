@@ -87,6 +87,7 @@ class Repeater {
     Node copy = node;
     copy.key += kAgain;
     copy.phase = Phase::kBackward;
+    copy.fusion.is_written = copy.fusion.is_written_again;
     rename(copy, reads_again_, true);
     result_.again_of[ix(index)] = add(std::move(copy), {}, true);
   }

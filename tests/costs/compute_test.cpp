@@ -60,6 +60,21 @@ TEST(ComputeTest, views_are_free_and_creation_only_writes) {
   EXPECT_NEAR(copy.us() - 2, 2 * (zeros.us() - 2), 1e-3);
 }
 
+// Adam in mixed precision: gradient 2 and parameter 2 bytes, momentum, variance and master copy 12 read and written.
+TEST(ComputeTest, an_optimizer_reads_and_writes_its_state_once) {
+  const Cluster cluster = shipped_cluster("h100");
+  const Mesh mesh{{8}, {"d"}};
+  Placements whole;
+  Placements cut;
+  cut[0] = Placement::shard(0);
+  const auto ps = [&](DType dtype, const Placements& placements) {
+    return static_cast<double>(optimizer_ps(tensor({4096, 4096}, dtype), placements, mesh, {}, cluster.device));
+  };
+  EXPECT_NEAR(ps(DType::kBFloat16, whole), 28.0 * 4096 * 4096 / 3e12 * 1e12, 1);
+  EXPECT_NEAR(ps(DType::kBFloat16, cut), 28.0 * 4096 * 512 / 3e12 * 1e12, 1);
+  EXPECT_NEAR(ps(DType::kFloat32, whole), 28.0 * 4096 * 4096 / 3e12 * 1e12, 1);
+}
+
 TEST(ComputeTest, an_embedding_reads_only_its_rows) {
   const auto look_up = [](std::int64_t vocabulary) {
     return Op("aten.embedding.default", {tensor({vocabulary, 4096}), tensor({8192}, DType::kInt64)},

@@ -73,6 +73,23 @@ TEST_F(ConstraintsTest, globs_lists_and_objects) {
   EXPECT_EQ(pins.outputs[kFc1Gradient].at[1], Placement::shard(1)) << "a gradient goes with its parameter";
 }
 
+TEST_F(ConstraintsTest, the_last_layer_says_whether_the_step_is_compiled) {
+  EXPECT_FALSE(resolve({}).is_compiled);
+  EXPECT_TRUE(resolve({R"json({"compiled": true})json", R"json({"memory_limit_bytes": 5})json"}).is_compiled);
+  EXPECT_FALSE(resolve({R"json({"compiled": true})json", R"json({"compiled": false})json"}).is_compiled);
+  EXPECT_THAT(error(R"json({"compiled": 1})json"), HasSubstr("compiled"));
+}
+
+TEST_F(ConstraintsTest, recompute_names_nodes_that_can_run_again) {
+  EXPECT_THAT(resolve({}).recompute, ::testing::IsEmpty());
+  EXPECT_THAT(resolve({R"json({"recompute": []})json"}).recompute, ::testing::Each(0));
+  const std::vector<char> all = resolve({R"json({"recompute": ["*"]})json"}).recompute;
+  ASSERT_EQ(all.size(), 17U);
+  EXPECT_EQ(all[kFc1], 0) << "a parameter does not run";
+  EXPECT_THAT(all, ::testing::Contains(1));
+  EXPECT_THAT(error(R"json({"recompute": ["fc9/*"]})json"), HasSubstr("recompute[0]: the pattern matches no node"));
+}
+
 TEST_F(ConstraintsTest, a_gradients_pin_holds_for_its_parameter) {
   EXPECT_EQ(resolve({R"json({"outputs": {"gradient.fc1.weight": {"dp": "S(1)"}}})json"}).nodes[kFc1].at[0],
             Placement::shard(1));

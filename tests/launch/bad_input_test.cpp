@@ -113,6 +113,7 @@ const std::vector<Broken> kTable = {
      "nodes[0] (/f/mm).phase: expected one of \"forward\", \"backward\"; found \"sideways\""},
     {"model/unknown_role.json", "inputs[0] (w).role: expected one of \"parameter\""},
     {"model/unknown_version.json", "version: this program reads version 1, found 2"},
+    {"constraints/compiled_is_a_number.json", "compiled: expected true or false"},
     {"constraints/pin_matches_nothing.json", "inputs.y: the pattern matches none of the graph's inputs"},
     {"constraints/pins_contradict.json", "nodes.w: wants S(1) for \"w\" on mesh dim dp, but "},
     {"constraints/unknown_placement.json", "inputs.x[1]: expected R, S(dim) or P(sum), found \"sharded\""},

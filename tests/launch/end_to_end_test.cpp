@@ -39,6 +39,17 @@ TEST(EndToEndTest, the_tiny_example_gets_its_best_plan) {
   EXPECT_EQ(scratch.num_files(), 1U);
 }
 
+TEST(EndToEndTest, a_compiled_step_takes_less_time) {
+  const Scratch scratch;
+  const std::string compiled =
+      scratch.put("c.json", R"json({"format": "autopar-constraints", "version": 1, "compiled": true})json");
+  const std::string model = "'" AUTOPAR_SOURCE_DIR "/tests/models/transformer.json' --mesh 2,2" + kCluster;
+  ASSERT_EQ(run_program(model + " --overlap none" + to(scratch)).exit_code, 0);
+  const auto alone = plan_in(scratch)["totals"]["compute_ps"].get<std::int64_t>();
+  ASSERT_EQ(run_program(model + " --overlap none --constraints '" + compiled + "'" + to(scratch)).exit_code, 0);
+  EXPECT_LT(plan_in(scratch)["totals"]["compute_ps"].get<std::int64_t>(), alone);
+}
+
 TEST(EndToEndTest, plans_on_many_meshes_are_consistent) {
   const json model = json::parse(slurp(tiny_path()));
   for (const char* mesh : {"1", "3", "8", "2,2", "4,1", "1,8", "dp=2,tp=4", "2,2,2"}) {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "costs/compute.h"
+#include "costs/fusion.h"
 #include "costs/rules/rule.h"
 #include "engine/comm.h"
 #include "engine/solve.h"
@@ -72,11 +73,22 @@ class Oracle {
     for (const Strategy& strategy : strategies_[node]) {
       if (tied_to >= 0 && chosen_[static_cast<std::size_t>(tied_to)]->one_dim != strategy.one_dim) continue;
       chosen_[node] = &strategy;
-      const bool is_op = graph_.nodes[node].role == Role::kNone;
-      choose(node + 1, compute_ps + (is_op ? costs::compute_ps(graph_, graph_.nodes[node], strategy, problem_.mesh,
-                                                               problem_.cluster)
-                                           : 0));
+      choose(node + 1, compute_ps + price_ps(node, strategy));
     }
+  }
+
+  std::int64_t price_ps(std::size_t node, const Strategy& strategy) const {
+    if (graph_.nodes[node].role == Role::kNone) {
+      return costs::compute_ps(graph_, graph_.nodes[node], strategy, problem_.mesh, problem_.cluster);
+    }
+    const bool is_trained =
+        graph_.nodes[node].role == Role::kParameter &&
+        std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const costs::GraphOutput& output) {
+          return output.role == OutputRole::kGradient && output.of == static_cast<std::int32_t>(node);
+        });
+    if (!is_trained) return 0;
+    return costs::optimizer_ps(*graph_.nodes[node].outputs[0], strategy.outputs[0], problem_.mesh,
+                               problem_.pins.optimizer, problem_.cluster.device);
   }
 
   std::int64_t communication_ps() const {
@@ -174,6 +186,23 @@ TEST(OracleTest, optimum_on_two_mesh_dims) {
   const ValueRef y = toy.op("mm.default", {ToyGraph::ref(x), ToyGraph::ref(w)}, {8192, 4096});
   toy.output(toy.op("sum.default", {ToyGraph::ref(y)}, {}), OutputRole::kLoss);
   expect_optimum(toy_problem(std::move(toy.graph), {2, 8}));
+}
+
+// The same graphs as kernels: what a kernel keeps to itself is not priced, unless a pending sum stands between.
+TEST(OracleTest, optimum_of_fused_ops) {
+  for (const std::int64_t width : {64, 1024}) {
+    ToyGraph toy;
+    const ValueRef w = toy.input(Role::kParameter, "w", {width, width});
+    const ValueRef x = toy.input(Role::kInput, "x", {8192, width});
+    const ValueRef y = toy.op("mm.default", {ToyGraph::ref(x), ToyGraph::ref(w)}, {8192, width});
+    const ValueRef z = toy.op("add.Tensor", {ToyGraph::ref(y), ToyGraph::ref(y)}, {8192, width});
+    const ValueRef relu = toy.op("relu.default", {ToyGraph::ref(z)}, {8192, width});
+    toy.output(toy.op("sum.default", {ToyGraph::ref(relu)}, {}), OutputRole::kLoss);
+    costs::Graph fused = toy.graph;
+    costs::fuse(fused);
+    const engine::Cost alone = expect_optimum(toy_problem(std::move(toy.graph), {4}));
+    EXPECT_LT(expect_optimum(toy_problem(std::move(fused), {4})), alone);
+  }
 }
 
 /// One entry of a list: the placement of all inputs and outputs of a node.

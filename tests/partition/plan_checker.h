@@ -153,8 +153,9 @@ class PlanChecker {
       compute_ps += choice.compute_ps;
       communication_ps_ += costs::total_ps(choice.all_reduces);
       if (node.role == costs::Role::kNone) {
-        EXPECT_EQ(choice.compute_ps, costs::compute_ps(problem_.graph, node, {choice.inputs, choice.outputs, {}},
-                                                       problem_.mesh, problem_.cluster));
+        EXPECT_EQ(choice.compute_ps,
+                  costs::compute_ps(problem_.graph, node, {choice.inputs, choice.outputs, {}, choice.programs},
+                                    problem_.mesh, problem_.cluster));
       }
       if (node.role == costs::Role::kParameter) {
         bytes += costs::parameter_bytes(*node.outputs[0], choice.outputs[0], problem_.mesh, problem_.pins.optimizer);
