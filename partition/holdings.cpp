@@ -324,7 +324,7 @@ std::vector<engine::Span> saved_spans(const Graph& graph, const Timeline& timeli
     const Groups& own = groups.at({uses[i].value.node, uses[i].value.output});
     const std::int32_t made = saved_time(times, uses[i].value, uses, own.forward);
     const std::int32_t read = first_read(times, uses[i]);
-    if (made < read) spans[i] = {made, read + 1};
+    if (made + 1 < read) spans[i] = {made, read + 1};
   }
   return spans;
 }

@@ -33,8 +33,8 @@ struct Timeline {
 /// A tensor that takes memory over a span of time points, whatever the placements are.
 ///
 /// A tensor is what a node gives (kValue), the copy that all readers of a value in a phase share (kCopy), what is kept
-/// of a value from forward to backward (kSaved), or what one reader gets (kRead); kWorkspace is no tensor but what the
-/// local program of node `value.node` needs beside its inputs and outputs. Made by a redistribution it has
+/// of a value from forward to backward (kSaved), or what one reader gets (kRead). (kWorkspace is none, but what node
+/// `value.node` holds beside its inputs and outputs while it runs.) Made by a redistribution it has
 /// storage of its own, else it is the one that it is made from, as is a view. So tensors form trees, the storage of
 /// which depends on the placements; to keep that a sum over single tensors and pairs, each storage is counted at one of
 /// its tensors: the first that is needed by itself or by more than one other. Those behind it count only if they are
@@ -60,7 +60,8 @@ std::vector<Holding> find_holdings(const costs::Graph& graph, const Timeline& ti
                                    const std::vector<PhaseUses>& uses, const std::vector<char>& is_saved);
 
 /// Per entry of `uses`, the time points from behind a value's last use in the forward to its first in the backward,
-/// that included: when what is saved of it can stand for it. Empty for values that are not saved or are graph inputs.
+/// that included: when what is saved of it can stand for it. Empty for values that are not saved, are graph inputs, or
+/// are read again at once.
 std::vector<engine::Span> saved_spans(const costs::Graph& graph, const Timeline& timeline,
                                       const std::vector<PhaseUses>& uses);
 

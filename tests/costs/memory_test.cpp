@@ -81,7 +81,8 @@ TEST(MemoryTest, what_does_not_lie_in_rows_is_copied_for_collectives) {
   EXPECT_FALSE(is_row_major(turned));
   EXPECT_TRUE(is_row_major({{64, 1}, {1, 5}, DType::kFloat32}));
   EXPECT_EQ(making(turned, Kind::kAllGather, kS0, kR, kWhole), kWhole / 4);
-  EXPECT_EQ(making(turned, Kind::kAllGather, kS1, kR, kWhole), kWhole);  // the copy is gone when pieces are put in order
+  EXPECT_EQ(making(turned, Kind::kAllGather, kS1, kR, kWhole),
+            kWhole);  // the copy is gone when pieces are put in order
   EXPECT_EQ(making(turned, Kind::kReduceScatter, kSum, kS0, kWhole), kWhole);
   EXPECT_EQ(making(turned, Kind::kAllReduce, kSum, kR, kWhole), kWhole);
 }
@@ -105,10 +106,10 @@ TEST(MemoryTest, what_comes_between_two_steps_is_there_with_the_second_ones_resu
                          kMesh, false),
             kWhole / 2);
   // The whole is made first and cut then: beside the piece, the whole.
-  EXPECT_EQ(making_bytes(kEven,
-                         {step(Kind::kAllGather, 1, shards(kS0, kR), {}, kWhole),
-                          step(Kind::kSlice, 2, {}, shards(kR, kS0), 0)},
-                         kMesh, false),
+  EXPECT_EQ(making_bytes(
+                kEven,
+                {step(Kind::kAllGather, 1, shards(kS0, kR), {}, kWhole), step(Kind::kSlice, 2, {}, shards(kR, kS0), 0)},
+                kMesh, false),
             kWhole);
 }
 
@@ -119,10 +120,10 @@ TEST(MemoryTest, what_is_freed_is_there_while_it_is_read) {
   EXPECT_EQ(making(kEven, Kind::kSlice, kR, kS1, 0, true), kWhole);
   EXPECT_EQ(making(kEven, Kind::kReduceScatter, kSum, kS1, kWhole, true), kWhole + kWhole - kWhole / 4);
   // The whole that is cut is made from a half, which is gone by then.
-  EXPECT_EQ(making_bytes(kEven,
-                         {step(Kind::kAllGather, 1, shards(kS0, kR), {}, kWhole),
-                          step(Kind::kSlice, 2, {}, shards(kR, kS0), 0)},
-                         kMesh, true),
+  EXPECT_EQ(making_bytes(
+                kEven,
+                {step(Kind::kAllGather, 1, shards(kS0, kR), {}, kWhole), step(Kind::kSlice, 2, {}, shards(kR, kS0), 0)},
+                kMesh, true),
             kWhole / 2 + kWhole - kWhole / 4);
 }
 

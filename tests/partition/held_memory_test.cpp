@@ -104,11 +104,10 @@ class MemoryOracle {
       need(storage, time);
       return storage;
     }
-    need(storage, time - 1);
-    // Of two moves of one storage, the second alone can be its last; at one time point neither counts as that.
-    for (const Move& other : moves_) {
-      if (other.from == storage && other.time == time) need(storage, time);
-    }
+    // Of what is all of its storage nothing is left if this is the last to read it. Two moves at once both need it.
+    const auto is_at_once = [&](const Move& other) { return other.from == storage && other.time == time; };
+    const bool is_all = storages_[storage].bytes == size(value, from);
+    need(storage, is_all && std::none_of(moves_.begin(), moves_.end(), is_at_once) ? time - 1 : time);
     for (const Redistribution& move : plan_.redistributions) {
       if (move.value != value || move.from != from || move.to != to) continue;
       moves_.push_back({value, storage, time, &move.steps});

@@ -19,7 +19,8 @@ using testing::ToyGraph;
 using ::testing::UnorderedElementsAre;
 using testing::ValueRef;
 
-/// Time points are counted by hand: the op at place p (graph inputs have none) reads at 2p and runs at 2p + 1.
+/// Time points are counted by hand: an op of one input reads, runs and gives at three in a row, one of two inputs has a
+/// fourth; graph inputs have none.
 class HoldingsTest : public ::testing::Test {
  protected:
   /// What is held of `value` and its views: "value 1-3" counts at the time points 1 and 2 whatever is moved, "read 4.0
@@ -28,7 +29,7 @@ class HoldingsTest : public ::testing::Test {
     return texts(value, saved, false);
   }
 
-  /// When something may be made by a redistribution.
+  /// When something may be made by a redistribution; "freeing": what it starts from is needed by nothing else then.
   std::vector<std::string> made(ValueRef value, const std::vector<ValueRef>& saved = {}) const {
     return texts(value, saved, true);
   }
@@ -64,6 +65,7 @@ class HoldingsTest : public ::testing::Test {
       }
     }
     if (holding.only_if_moved && !holding.is_making) name += " if moved";
+    if (holding.frees_source) name += " freeing";
     return name + " " + std::to_string(holding.span.start) + "-" + std::to_string(holding.span.end);
   }
 
@@ -77,14 +79,12 @@ TEST_F(HoldingsTest, time_points_are_those_of_the_forward_then_of_the_backward) 
   toy.phase = Phase::kForward;
   const ValueRef early = toy.op("relu.default", {ToyGraph::ref(x)}, {8});
   const Timeline timeline = Timeline::of(toy.graph);
-  EXPECT_THAT(timeline.place, ElementsAre(-1, 1, 0));
-  EXPECT_THAT(timeline.node_at, ElementsAre(early.node, late.node));
-  EXPECT_EQ(timeline.read_time(late.node), 2);
-  EXPECT_EQ(timeline.run_time(late.node), 3);
-  EXPECT_EQ(timeline.num_times(), 5);
-  EXPECT_EQ(timeline.node_of(1), early.node);
-  EXPECT_EQ(timeline.node_of(2), late.node);
-  EXPECT_EQ(timeline.node_of(4), -1);
+  EXPECT_THAT(timeline.first_time, ElementsAre(-1, 3, 0));
+  EXPECT_THAT(timeline.node_at, ElementsAre(early.node, early.node, early.node, late.node, late.node, late.node, -1));
+  EXPECT_EQ(timeline.read_time(late.node, 0), 3);
+  EXPECT_EQ(timeline.run_time(late.node), 4);
+  EXPECT_EQ(timeline.give_time(late.node), 5);
+  EXPECT_EQ(timeline.num_times(), 7);
 }
 
 TEST_F(HoldingsTest, in_a_chain_each_tensor_lives_until_its_reader_ran) {
@@ -92,12 +92,12 @@ TEST_F(HoldingsTest, in_a_chain_each_tensor_lives_until_its_reader_ran) {
   const ValueRef a = toy.op("relu.default", {ToyGraph::ref(x)}, {8});
   const ValueRef b = toy.op("relu.default", {ToyGraph::ref(a)}, {8});
   toy.output(b, OutputRole::kOutput);
-  // a is made at 1 and read at 2; what b gets of it, itself or moved, is there until b ran at 3.
-  EXPECT_THAT(held(a), UnorderedElementsAre("value 1-3", "read 2.0 if moved 2-3", "read 2.0 3-4"));
-  EXPECT_THAT(made(a), UnorderedElementsAre("read 2.0 2-3"));
+  // a is made at 1 and read at 3; what b gets of it, itself or moved, is there until b ran at 4.
+  EXPECT_THAT(held(a), UnorderedElementsAre("value 1-3", "read 2.0 3-5"));
+  EXPECT_THAT(made(a), UnorderedElementsAre("read 2.0 freeing 3-4"));
   // b is handed out behind its making, and kept.
-  EXPECT_THAT(held(b), UnorderedElementsAre("value 3-5", "output 0 if moved 4-5"));
-  EXPECT_THAT(made(b), UnorderedElementsAre("output 0 4-5"));
+  EXPECT_THAT(held(b), UnorderedElementsAre("value 4-5", "output 0 5-7"));
+  EXPECT_THAT(made(b), UnorderedElementsAre("output 0 freeing 5-6"));
 }
 
 TEST_F(HoldingsTest, graph_inputs_are_held_from_the_first_time_point_to_the_last) {
@@ -105,8 +105,8 @@ TEST_F(HoldingsTest, graph_inputs_are_held_from_the_first_time_point_to_the_last
   const ValueRef unread = toy.input(Role::kInput, "y", {8});
   const ValueRef a = toy.op("relu.default", {ToyGraph::ref(x)}, {8});
   toy.output(toy.op("relu.default", {ToyGraph::ref(a)}, {8}), OutputRole::kOutput);
-  EXPECT_THAT(held(x), UnorderedElementsAre("value 0-5", "read 2.0 if moved 0-2"));
-  EXPECT_THAT(held(unread), UnorderedElementsAre("value 0-5"));
+  EXPECT_THAT(held(x), UnorderedElementsAre("value 0-7", "read 2.0 if moved 0-2"));
+  EXPECT_THAT(held(unread), UnorderedElementsAre("value 0-7"));
 }
 
 TEST_F(HoldingsTest, what_nobody_reads_is_there_while_its_op_runs) {
@@ -118,53 +118,54 @@ TEST_F(HoldingsTest, what_nobody_reads_is_there_while_its_op_runs) {
 
 TEST_F(HoldingsTest, readers_of_one_phase_share_a_copy_until_the_last_has_its_own) {
   const ValueRef x = toy.input(Role::kInput, "x", {8});
-  const ValueRef a = toy.op("relu.default", {ToyGraph::ref(x)}, {8});  // node 1, place 0
-  const ValueRef b = toy.op("relu.default", {ToyGraph::ref(a)}, {8});  // node 2, place 1
-  toy.op("relu.default", {ToyGraph::ref(b)}, {8});                     // node 3, place 2
-  toy.op("add.Tensor", {ToyGraph::ref(b), ToyGraph::ref(a)}, {8});     // node 4, place 3
-  // The copy is made at 2, from the value, which nobody else needs; from 3 on the copy stands for both.
-  EXPECT_THAT(held(a), UnorderedElementsAre("value 1-3", "forward copy if moved 2-3", "forward copy 3-7",
-                                            "read 2.0 if moved 2-4", "read 4.1 if moved 6-7", "read 4.1 7-8"));
-  EXPECT_THAT(made(a), UnorderedElementsAre("forward copy 2-3", "read 2.0 2-3", "read 4.1 6-7"));
+  const ValueRef a = toy.op("relu.default", {ToyGraph::ref(x)}, {8});  // node 1 at 0-2
+  const ValueRef b = toy.op("relu.default", {ToyGraph::ref(a)}, {8});  // node 2 at 3-5
+  toy.op("relu.default", {ToyGraph::ref(b)}, {8});                     // node 3 at 6-8
+  toy.op("add.Tensor", {ToyGraph::ref(b), ToyGraph::ref(a)}, {8});     // node 4 at 9-12
+  // The copy is made at 3, from the value, which nobody else needs: it stands for both until the last has its own.
+  EXPECT_THAT(held(a),
+              UnorderedElementsAre("value 1-3", "forward copy 3-10", "read 2.0 if moved 3-5", "read 4.1 10-12"));
+  EXPECT_THAT(made(a), UnorderedElementsAre("forward copy freeing 3-4", "read 2.0 3-4", "read 4.1 freeing 10-11"));
 }
 
 TEST_F(HoldingsTest, a_view_is_the_storage_that_it_is_a_view_of) {
   const ValueRef x = toy.input(Role::kInput, "x", {4, 8});
-  const ValueRef a = toy.op("relu.default", {ToyGraph::ref(x)}, {4, 8});                                 // place 0
-  const ValueRef t = toy.op("t.default", {ToyGraph::ref(a)}, {8, 4});                                    // place 1
-  const ValueRef v = toy.op("view.default", {ToyGraph::ref(t), {Arg::List{{std::int64_t{32}}}}}, {32});  // place 2
-  toy.op("relu.default", {ToyGraph::ref(v)}, {32});                                                      // place 3
-  EXPECT_THAT(held(a), UnorderedElementsAre("value 1-3", "read 2.0 if moved 2-3", "read 2.0 3-5"));
+  const ValueRef a = toy.op("relu.default", {ToyGraph::ref(x)}, {4, 8});                                 // at 0-2
+  const ValueRef t = toy.op("t.default", {ToyGraph::ref(a)}, {8, 4});                                    // at 3-5
+  const ValueRef v = toy.op("view.default", {ToyGraph::ref(t), {Arg::List{{std::int64_t{32}}}}}, {32});  // at 6-8
+  toy.op("relu.default", {ToyGraph::ref(v)}, {32});                                                      // at 9-11
+  EXPECT_THAT(held(a), UnorderedElementsAre("value 1-3", "read 2.0 3-6"));
   // What the first view's reader gets stands for the storage while it runs; the view itself has none.
-  EXPECT_THAT(held(t), UnorderedElementsAre("read 3.0 if moved 4-5", "read 3.0 5-7"));
-  EXPECT_THAT(held(v), UnorderedElementsAre("read 4.0 if moved 6-7", "read 4.0 7-8"));
+  EXPECT_THAT(held(t), UnorderedElementsAre("read 3.0 6-9"));
+  EXPECT_THAT(held(v), UnorderedElementsAre("read 4.0 9-11"));
 }
 
 TEST_F(HoldingsTest, a_view_of_a_part_holds_the_whole) {
   const ValueRef x = toy.input(Role::kInput, "x", {4, 8});
-  const ValueRef a = toy.op("relu.default", {ToyGraph::ref(x)}, {4, 8});     // node 1, place 0
-  const ValueRef part = toy.op("slice.Tensor", {ToyGraph::ref(a)}, {2, 8});  // node 2, place 1
-  toy.op("relu.default", {ToyGraph::ref(part)}, {2, 8});                     // node 3, place 2
+  const ValueRef a = toy.op("relu.default", {ToyGraph::ref(x)}, {4, 8});     // node 1 at 0-2
+  const ValueRef part = toy.op("slice.Tensor", {ToyGraph::ref(a)}, {2, 8});  // node 2 at 3-5
+  toy.op("relu.default", {ToyGraph::ref(part)}, {2, 8});                     // node 3 at 6-8
   // If nothing is moved, the slice's storage is all of a.
-  EXPECT_THAT(held(a), UnorderedElementsAre("value 1-3", "read 2.0 if moved 2-3", "read 2.0 3-6"));
-  EXPECT_THAT(held(part), UnorderedElementsAre("read 3.0 if moved 4-6"));
+  EXPECT_THAT(held(a), UnorderedElementsAre("value 1-3", "read 2.0 3-8"));
+  EXPECT_THAT(held(part), UnorderedElementsAre("read 3.0 if moved 6-8"));
+  EXPECT_THAT(made(part), UnorderedElementsAre("read 3.0 6-7"));
 }
 
 TEST_F(HoldingsTest, outputs_of_a_split_keep_all_of_it_until_the_last_is_done) {
   const ValueRef x = toy.input(Role::kInput, "x", {4, 8});
-  const ValueRef a = toy.op("relu.default", {ToyGraph::ref(x)}, {4, 8});                         // node 1, place 0
-  const ValueRef first = toy.op("split.Tensor", {ToyGraph::ref(a), {std::int64_t{2}}}, {2, 8});  // node 2, place 1
+  const ValueRef a = toy.op("relu.default", {ToyGraph::ref(x)}, {4, 8});                         // node 1 at 0-2
+  const ValueRef first = toy.op("split.Tensor", {ToyGraph::ref(a), {std::int64_t{2}}}, {2, 8});  // node 2 at 3-5
   costs::Node& split = toy.graph.nodes[static_cast<std::size_t>(first.node)];
   split.outputs.push_back(split.outputs[0]);
   const ValueRef second{first.node, 1};
-  toy.op("relu.default", {ToyGraph::ref(first)}, {2, 8});   // node 3, place 2
-  toy.op("relu.default", {ToyGraph::ref(second)}, {2, 8});  // node 4, place 3
-  EXPECT_THAT(held(a), UnorderedElementsAre("value 1-3", "read 2.0 if moved 2-3", "read 2.0 3-8"));
-  EXPECT_THAT(held(first), UnorderedElementsAre("read 3.0 if moved 4-6"));
-  EXPECT_THAT(held(second), UnorderedElementsAre("read 4.0 if moved 6-8"));
+  toy.op("relu.default", {ToyGraph::ref(first)}, {2, 8});   // node 3 at 6-8
+  toy.op("relu.default", {ToyGraph::ref(second)}, {2, 8});  // node 4 at 9-11
+  EXPECT_THAT(held(a), UnorderedElementsAre("value 1-3", "read 2.0 3-11"));
+  EXPECT_THAT(held(first), UnorderedElementsAre("read 3.0 if moved 6-8"));
+  EXPECT_THAT(held(second), UnorderedElementsAre("read 4.0 if moved 9-11"));
 }
 
-/// x -> a -> b, and in the backward g = f(b, a): node 1 to 3 at places 0 to 2.
+/// x -> a -> b, and in the backward g = f(b, a): node 1 at 0-2, 2 at 3-5, 3 at 6-9.
 struct TwoPhases {
   explicit TwoPhases(ToyGraph& toy) {
     x = toy.input(Role::kParameter, "x", {8});
@@ -179,30 +180,28 @@ struct TwoPhases {
 
 TEST_F(HoldingsTest, an_activation_is_held_until_the_backward_read_it) {
   const TwoPhases graph(toy);
-  // From 4 on the backward reads; the forward's reader is done at 3.
-  EXPECT_THAT(held(graph.a),
-              UnorderedElementsAre("value 1-5", "read 2.0 if moved 2-4", "read 3.1 if moved 4-5", "read 3.1 5-6"));
+  // The backward reads it at 7; the forward's reader is done at 4.
+  EXPECT_THAT(held(graph.a), UnorderedElementsAre("value 1-7", "read 2.0 if moved 3-5", "read 3.1 7-9"));
 }
 
 TEST_F(HoldingsTest, what_is_saved_stands_between_the_last_reader_of_the_forward_and_the_backward) {
   ToyGraph& graph = toy;
   const ValueRef x = graph.input(Role::kParameter, "x", {8});
-  const ValueRef a = graph.op("relu.default", {ToyGraph::ref(x)}, {8});  // node 1, place 0
-  const ValueRef b = graph.op("relu.default", {ToyGraph::ref(a)}, {8});  // node 2, place 1
-  graph.op("relu.default", {ToyGraph::ref(b)}, {8});                     // node 3, place 2
+  const ValueRef a = graph.op("relu.default", {ToyGraph::ref(x)}, {8});  // node 1 at 0-2
+  const ValueRef b = graph.op("relu.default", {ToyGraph::ref(a)}, {8});  // node 2 at 3-5
+  graph.op("relu.default", {ToyGraph::ref(b)}, {8});                     // node 3 at 6-8
   graph.phase = Phase::kBackward;
-  const ValueRef g = graph.op("relu.default", {ToyGraph::ref(b)}, {8});  // node 4, place 3
-  graph.op("threshold_backward.default", {ToyGraph::ref(g), ToyGraph::ref(a), {std::int64_t{0}}}, {8});  // place 4
-  // a is done in the forward when b ran, at 3: what is saved of it is made at 4, and gathered at 8.
-  EXPECT_THAT(held(a, {a}), UnorderedElementsAre("value 1-5", "read 2.0 if moved 2-4", "saved if moved 4-5",
-                                                 "saved 5-9", "read 5.1 if moved 8-9", "read 5.1 9-10"));
-  EXPECT_THAT(made(a, {a}), UnorderedElementsAre("read 2.0 2-3", "saved 4-5", "read 5.1 8-9"));
+  const ValueRef g = graph.op("relu.default", {ToyGraph::ref(b)}, {8});  // node 4 at 9-11
+  graph.op("threshold_backward.default", {ToyGraph::ref(g), ToyGraph::ref(a), {std::int64_t{0}}}, {8});  // at 12-15
+  // a is done in the forward when b ran, at 4: what is saved of it is made at 5, and gathered at 13.
+  EXPECT_THAT(held(a, {a}), UnorderedElementsAre("value 1-5", "read 2.0 if moved 3-5", "saved 5-13", "read 5.1 13-15"));
+  EXPECT_THAT(made(a, {a}), UnorderedElementsAre("read 2.0 3-4", "saved freeing 5-6", "read 5.1 freeing 13-14"));
   const std::vector<PhaseUses> uses = collect_uses(graph.graph);
   const std::vector<engine::Span> spans = saved_spans(graph.graph, Timeline::of(graph.graph), uses);
   for (std::size_t i = 0; i < uses.size(); ++i) {
     engine::Span expected;
     if (uses[i].phase == Phase::kBackward && uses[i].value == a)
-      expected = {4, 9};  // at 8 the reader gets its own of what is saved
+      expected = {5, 14};  // at 13 the reader gets its own of what is saved
     if (uses[i].phase == Phase::kBackward && uses[i].value == b) expected = {};  // read again at once
     EXPECT_EQ(spans[i], expected) << i;
   }
@@ -210,10 +209,10 @@ TEST_F(HoldingsTest, what_is_saved_stands_between_the_last_reader_of_the_forward
 
 TEST_F(HoldingsTest, a_gradient_is_held_from_its_making_to_the_optimizers_step) {
   const TwoPhases graph(toy);
-  toy.op("relu.default", {ToyGraph::ref(graph.b)}, {8});  // place 3
-  // Made at 5, where its parameter is from 6 on.
-  EXPECT_THAT(held(graph.g), UnorderedElementsAre("value 5-7", "output 0 if moved 6-7", "output 0 7-9"));
-  EXPECT_THAT(held(graph.x), UnorderedElementsAre("value 0-9", "read 1.0 if moved 0-2"));
+  toy.op("relu.default", {ToyGraph::ref(graph.b)}, {8});  // at 10-12
+  // Made at 8, where its parameter is from 9 on.
+  EXPECT_THAT(held(graph.g), UnorderedElementsAre("value 8-9", "output 0 9-14"));
+  EXPECT_THAT(held(graph.x), UnorderedElementsAre("value 0-14", "read 1.0 if moved 0-2"));
 }
 
 }  // namespace

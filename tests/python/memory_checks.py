@@ -20,8 +20,8 @@ from torch import fx
 from torch.distributed.device_mesh import DeviceMesh
 
 SCALARS = 16  # bytes: of the loss's gradient, which the autograd engine holds
-# Random plans redistribute where no good one does. Then storage that several tensors are made from counts although all
-# of them have their own; and a tensor that a redistribution has brought in rows may have to be copied for a view of it.
+# Storage that a tensor is made from counts as long as it may be that tensor's, also where a redistribution gives it its
+# own; and a tensor that a redistribution has brought in rows may have to be copied for a view of it.
 MOST_APART = 0.1
 
 
@@ -121,6 +121,8 @@ def check_plans_within_limits(rank: int, folder: Path) -> None:
     mesh = mesh_of(dp=dist.get_world_size())
     for family, share, norms in (("mlp", 0.8, True), ("transformer", 0.8, True), ("gpt2", 0.8, False)):
         constraints = WHOLE_NORMS if norms else {}
-        plan, step = holds_what_it_should(folder, family, mesh, share=share, constraints=constraints)
+        plan, step = holds_what_it_should(
+            folder, family, mesh, share=share, constraints=constraints, tolerance=MOST_APART
+        )
         assert plan.recompute or any(entry.is_saved for entry in plan.redistributions)
         runs_and_keeps_what_the_plan_says(plan, step)

@@ -217,8 +217,10 @@ def softmax_backward(site: Site, bound: dict[str, Any]) -> Running:
     is_half = grad.dtype in HALVES
     if logarithm:
         summand = grad
+    elif is_half:
+        summand = grad.float().mul_(output)
     else:
-        summand = grad.float().mul_(output) if is_half else grad * output
+        summand = grad * output
     total = summand.sum(bound["dim"], keepdim=True, dtype=torch.float32 if is_half else None)
     del summand
     total = yield from all_reduce(total, "sum", mesh_dims)
