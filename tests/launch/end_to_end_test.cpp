@@ -50,6 +50,21 @@ TEST(EndToEndTest, a_compiled_step_takes_less_time) {
   EXPECT_LT(plan_in(scratch)["totals"]["compute_ps"].get<std::int64_t>(), alone);
 }
 
+TEST(EndToEndTest, what_runs_again_is_what_was_asked_for) {
+  const Scratch scratch;
+  const std::string model = "'" AUTOPAR_SOURCE_DIR "/tests/models/transformer.json' --mesh 2" + kCluster;
+  const auto recomputed = [&](const std::string& list) {
+    const std::string pins =
+        scratch.put("c.json", R"json({"format": "autopar-constraints", "version": 1, "recompute": )json" + list + "}");
+    run_program(model + " --constraints '" + pins + "'" + to(scratch));
+    return plan_in(scratch)["recompute"];
+  };
+  EXPECT_THAT(recomputed("[]"), ::testing::IsEmpty());
+  const json some = recomputed(R"json(["layers.*/f/silu"])json");
+  ASSERT_FALSE(some.empty());
+  for (const json& key : some) EXPECT_THAT(key.get<std::string>(), ::testing::EndsWith("/f/silu"));
+}
+
 TEST(EndToEndTest, plans_on_many_meshes_are_consistent) {
   const json model = json::parse(slurp(tiny_path()));
   for (const char* mesh : {"1", "3", "8", "2,2", "4,1", "1,8", "dp=2,tp=4", "2,2,2"}) {

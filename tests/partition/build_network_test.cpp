@@ -1,10 +1,13 @@
 #include "partition/build_network.h"
 
 #include <gmock/gmock.h>
+
 #include <gtest/gtest.h>
 #include <tbb/global_control.h>
+#include <cmath>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "engine/comm.h"
@@ -88,6 +91,17 @@ TEST(BuildNetworkTest, any_allowed_assignment_is_a_plan_that_adds_up) {
 TEST(BuildNetworkTest, best_plan_adds_up) {
   const Built built(toy_problem(residual_layers(3), {4, 8}));
   PlanChecker(built.problem, built.redistributor, built.best_plan()).check();
+}
+
+// On one device nothing is communicated, so the step is compute and, behind it, the optimizer's pass.
+TEST(BuildNetworkTest, a_trained_parameter_costs_its_optimizers_step) {
+  const Built built(toy_problem(testing::linear_step(4096, 1024), {1}));
+  const Plan plan = built.best_plan();
+  EXPECT_EQ(plan.nodes[0].compute_ps,
+            std::llround(28.0 * 1024 * 1024 / built.problem.cluster.device.memory_bandwidth * 1e12));
+  EXPECT_EQ(plan.nodes[1].compute_ps, 0) << "x is no parameter";
+  EXPECT_EQ(plan.cost_ps, plan.compute_ps);
+  PlanChecker(built.problem, built.redistributor, plan).check();
 }
 
 /// y = relu(x) read by three ops that want y whole: sort-like ops without a rule.
