@@ -54,9 +54,9 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
       ->type_name("N")
       ->check(CLI::Range(1, kMostThreads).description(""));
   app.add_option("--overlap", arguments.has_overlap,
-                 "model: parameters are gathered ahead and gradients reduced behind compute; none: all communication "
-                 "is waited for; default: model")
-      ->type_name("model|none")
+                 "none: all communication is waited for, as replay does; model: parameters are gathered ahead and "
+                 "gradients reduced behind compute; default: none")
+      ->type_name("none|model")
       ->transform(
           CLI::CheckedTransformer(std::map<std::string, bool>{{"model", true}, {"none", false}}).description(""));
   app.add_flag("--reproducible", arguments.reproducible,

@@ -18,7 +18,7 @@ using Kind = costs::RedistributeStep::Kind;
 struct Fixture {
   partition::Problem problem;
   partition::Plan plan;
-  engine::Solution solution;
+  PlanResult solution;
   PlanSource source;
 
   Fixture() {
@@ -41,7 +41,7 @@ struct Fixture {
     plan.redistributions.push_back({{0, 0}, costs::Phase::kForward, sharded, {}, {gather}, {{4, 0}, {1, -1}}, false});
     plan.redistributions.push_back(
         {{8, 0}, costs::Phase::kForward, {}, sharded, {{Kind::kSlice, 1, {}, {}, 0, 0}}, {{9, 0}}, false});
-    plan.cost_ps = solution.cost = 619;
+    plan.cost_ps = 619;
     plan.compute_ps = 119;
     plan.communication_ps = 500;
     plan.memory.node_bytes.resize(problem.graph.nodes.size());

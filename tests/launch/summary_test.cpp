@@ -33,7 +33,7 @@ constexpr std::size_t kFc1Gradient = 16;
 struct Example {
   partition::Problem problem;
   partition::Plan plan;
-  engine::Solution solution;
+  io::PlanResult solution;
 
   Example() {
     problem.graph = io::read_model(testing::tiny_path()).graph_file.graph;
@@ -59,14 +59,14 @@ struct Example {
     set(plan.nodes[kMm2].outputs[0], s0, Placement::partial());
     plan.redistributions.push_back(move(kFc1, Kind::kAllGather, static_cast<std::int32_t>(kFc1T), 0));
     plan.redistributions.push_back(move(kFc1Gradient, Kind::kReduceScatter, 1, -1));
-    plan.cost_ps = solution.cost = 4'000'000'000;
+    plan.cost_ps = 4'000'000'000;
     plan.compute_ps = 3'000'000'000;
     plan.communication_ps = 1'000'000'000;
     plan.memory_limit_bytes = problem.pins.memory_limit_bytes;
     plan.memory.peak_bytes = std::int64_t{3} << 30;
     plan.memory.peak_node = static_cast<std::int32_t>(kMm2);
     plan.memory.peak_parts = {std::int64_t{1} << 30, 0, 0, 0, std::int64_t{2} << 30, 0};
-    solution.bound = solution.cost;
+    solution.bound = plan.cost_ps;
     solution.status = engine::Status::kOptimal;
   }
 
@@ -107,7 +107,7 @@ TEST(SummaryTest, says_how_far_an_unproven_plan_can_be_off) {
   Example example;
   example.solution.status = engine::Status::kLimitReached;
   example.solution.bound = 3'900'000'000;
-  EXPECT_THAT(example.text(), HasSubstr("time limit reached, at most 2.56% above the optimum"));
+  EXPECT_THAT(example.text(), HasSubstr("not proven optimal, at most 2.56% above the optimum"));
   example.solution.status = engine::Status::kOptimal;
   EXPECT_THAT(example.text(), HasSubstr("4.000 ms, at most 2.56% above the optimum"));
 }

@@ -59,7 +59,7 @@ def make_plan(
         dims = ",".join(f"{dim}={size}" for dim, size in zip(mesh.mesh_dim_names, mesh.mesh.shape, strict=True))
         command = [*search_command(), str(source), "--mesh", dims, "--cluster", cluster, "-q", "-o", str(path)]
         # Nothing hides here, and without that plans are proven the best.
-        subprocess.run([*command, "--overlap", "none", *options], check=True, timeout=100)
+        subprocess.run([*command, *options], check=True, timeout=100)
     dist.barrier()
     return path
 

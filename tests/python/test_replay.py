@@ -173,7 +173,7 @@ class Bench:
         if plan.exists():
             return plan
         command = [self._search, str(model), "--mesh", ",".join(map(str, replay.mesh)), "-o", str(plan), "-q"]
-        command += ["--overlap", "none", *options]
+        command += options
         if constraints is not None:
             path = self._folder / f"{name}.constraints.json"
             path.write_text(json.dumps({"format": "autopar-constraints", "version": 1, **constraints}))
