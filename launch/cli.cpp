@@ -19,7 +19,7 @@ Exit codes:
   2   bad input or usage, or the plan could not be written
   3   time limit reached: plan written, not proven
   4   infeasible: no plan fulfils the constraints
-  5   time limit reached before a plan was found
+  5   no plan found, nor proven not to be
   70  internal error
 
 Several ranks: mpirun -n 64 autopar-search model.json

@@ -8,7 +8,7 @@ inline constexpr int kExitOptimal = 0;       ///< a plan, proven within the gap 
 inline constexpr int kExitBadInput = 2;      ///< bad input or usage, or the plan could not be written
 inline constexpr int kExitLimitReached = 3;  ///< the time limit came: a plan is written, but not proven
 inline constexpr int kExitInfeasible = 4;    ///< no plan fulfils the constraints
-inline constexpr int kExitNoSolution = 5;    ///< the time limit came before any plan was found
+inline constexpr int kExitNoSolution = 5;    ///< no plan was found, nor proven not to be
 inline constexpr int kExitInternal = 70;     ///< a fault of the program
 
 }  // namespace autopar::launch

@@ -30,7 +30,7 @@ Template split(const std::string& name) {
   Template result;
   std::size_t begin = 0;
   while (begin <= name.size()) {
-    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::size_t end = std::min(name.find_first_of("./", begin), name.size());
     const std::string part = name.substr(begin, end - begin);
     if (is_number(part)) {
       result.numbers.push_back(std::stol(part));
@@ -38,7 +38,7 @@ Template split(const std::string& name) {
     } else {
       result.pieces.back() += part;
     }
-    if (end < name.size()) result.pieces.back() += '.';
+    if (end < name.size()) result.pieces.back() += name[end];
     begin = end + 1;
   }
   return result;

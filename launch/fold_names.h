@@ -5,8 +5,8 @@
 
 namespace autopar::launch {
 
-/// Joins names that differ only in numbers between dots and have the same `facts`, as repeated layers have them:
-/// layers.0.w, layers.1.w, … layers.31.w give "layers.0-31.w".
+/// Joins names that differ only in numbers between dots or slashes and have the same `facts`, as repeated layers have
+/// them: layers.0.w, layers.1.w, … layers.31.w give "layers.0-31.w".
 struct NamedFacts {
   std::string name;
   std::string facts;

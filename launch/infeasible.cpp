@@ -3,111 +3,139 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
-#include <set>
-#include <vector>
+#include <cctype>
+#include <map>
+#include <utility>
 
-#include "costs/memory.h"
-#include "costs/placement.h"
-#include "costs/views.h"
+#include "launch/fold_names.h"
+#include "launch/summary.h"
 #include "launch/units.h"
+#include "partition/held_memory.h"
+#include "partition/recompute.h"
 
 namespace autopar::launch {
 namespace {
 
-using costs::Placement;
+constexpr std::size_t kMostTensors = 4;
 
-/// The gradient of each parameter as far as it surely takes memory of its own; nullptr: none does. Two may be views of
-/// one tensor, and one may be a view of something smaller: of a scalar, expanded.
-std::vector<const costs::TensorMeta*> gradients(const costs::Graph& graph) {
-  std::vector<const costs::TensorMeta*> result(graph.nodes.size(), nullptr);
-  std::set<costs::ValueRef> seen;
-  for (const costs::GraphOutput& output : graph.outputs) {
-    if (output.role != costs::OutputRole::kGradient) continue;
-    const auto node = [&](costs::ValueRef value) -> const costs::Node& {
-      return graph.nodes[static_cast<std::size_t>(value.node)];
-    };
-    costs::ValueRef stored = output.value;
-    while (costs::is_view(node(stored).op)) stored = node(stored).inputs[0];
-    const bool is_own = node(stored).role == costs::Role::kNone && seen.insert(stored).second;
-    const costs::TensorMeta& gradient = graph.meta(output.value);
-    if (is_own && graph.meta(stored).numel() >= gradient.numel()) {
-      result[static_cast<std::size_t>(output.of)] = &gradient;
-    }
-  }
-  return result;
+std::string exact(std::int64_t bytes) { return fmt::format("{} ({} bytes)", bytes_text(bytes), bytes); }
+
+/// Where memory is looked at.
+std::string place(const partition::Problem& problem, const partition::PointId& point) {
+  if (point.node < 0) return "at the optimizer's step";
+  const costs::Node& node = problem.graph.nodes[static_cast<std::size_t>(point.node)];
+  const char* phase = point.again || node.phase == costs::Phase::kBackward ? "backward" : "forward";
+  const std::string key = fmt::format("{}{} ({})", node.key, point.again ? partition::kAgain : "", phase);
+  const auto num_inputs = static_cast<std::int32_t>(node.inputs.size());
+  if (point.place < num_inputs) return fmt::format("while input {} of {} is made", point.place, key);
+  return fmt::format("{} {} {}", point.place == num_inputs ? "while" : "when", key,
+                     point.place == num_inputs ? "runs" : "has run");
 }
 
-/// Least bytes over all legal placements on mesh dims `mesh_dim` and up, with `placements` on the dims before, of a
-/// parameter, its optimizer state and, if there is one, its gradient.
-std::int64_t least_bytes(const partition::Problem& problem, const costs::TensorMeta& tensor,
-                         const costs::TensorMeta* gradient, const partition::Pin& pin, costs::Placements& placements,
-                         int mesh_dim) {
-  if (mesh_dim == problem.mesh.rank()) {
-    if (!costs::is_legal(tensor, placements, problem.mesh)) return std::numeric_limits<std::int64_t>::max();
-    return costs::parameter_bytes(tensor, placements, problem.mesh, problem.pins.optimizer) +
-           (gradient != nullptr ? costs::local_bytes(*gradient, placements, problem.mesh) : 0);
+/// Tensors of one kind and size whose names differ in numbers only.
+struct Group {
+  std::int64_t bytes = 0;  ///< of all
+  std::string kind;
+  std::vector<NamedFacts> tensors;
+};
+
+std::string without_numbers(std::string name) {
+  name.erase(std::remove_if(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; }),
+             name.end());
+  return name;
+}
+
+/// Of what `least.plan` holds at the point, the groups that take most.
+std::vector<Group> largest_groups(const partition::LeastMemory& least, const partition::HeldMemory& memory) {
+  const partition::Timeline timeline = partition::Timeline::of(least.problem.graph);
+  std::map<std::pair<std::string, std::string>, Group> groups;
+  for (const partition::HeldTensor& tensor : memory.held_at(least.time)) {
+    const costs::Node& node = least.problem.graph.nodes[static_cast<std::size_t>(tensor.holding.value.node)];
+    const partition::MemoryKind kind = partition::memory_kind(least.problem, timeline, tensor, least.time);
+    std::string kind_name(partition::memory_kind_name(kind));
+    if (kind == partition::MemoryKind::kParameters) kind_name = "parameters, optimizer";
+    const std::string& name = node.name.empty() ? node.key : node.name;
+    Group& group = groups[{kind_name, without_numbers(name)}];
+    group.kind = kind_name;
+    group.bytes += tensor.bytes;
+    group.tensors.push_back({name, ""});
   }
-  const auto& pinned = pin.at[static_cast<std::size_t>(mesh_dim)];
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t dim = -1; dim < tensor.rank(); ++dim) {
-    const Placement placement = dim < 0 ? Placement::replicate() : Placement::shard(dim);
-    if (pinned && *pinned != placement) continue;
-    placements[mesh_dim] = placement;
-    least = std::min(least, least_bytes(problem, tensor, gradient, pin, placements, mesh_dim + 1));
+  std::vector<Group> sorted;
+  for (auto& [key, group] : groups) sorted.push_back(std::move(group));
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
+  if (sorted.size() > kMostTensors) sorted.resize(kMostTensors);
+  return sorted;
+}
+
+std::string held_text(const partition::LeastMemory& least) {
+  if (!least.plan) return "";
+  partition::HeldMemory memory = partition::held_memory(least.problem, *least.plan);
+  memory.peak_time = least.time;
+  std::vector<std::string> tensors;
+  for (const Group& group : largest_groups(least, memory)) {
+    const std::vector<NamedFacts> folded = fold_names(group.tensors);
+    tensors.push_back(fmt::format("{}{} ({}) {}", folded.front().name, folded.size() > 1 ? " and others" : "",
+                                  group.kind, bytes_text(group.bytes)));
   }
-  return least;
+  return fmt::format(": {}; most of it for {}",
+                     memory_parts(partition::plan_memory(least.problem, *least.plan, memory)),
+                     fmt::join(tensors, ", "));
+}
+
+std::string larger_mesh(const costs::Mesh& mesh, std::int64_t times) {
+  std::string dims;
+  for (std::size_t i = 0; i < mesh.shape.size(); ++i) {
+    dims += fmt::format("{}{}={}", i > 0 ? "," : "", mesh.dim_names[i], mesh.shape[i] * (i == 0 ? times : 1));
+  }
+  return fmt::format("{} devices (--mesh {})", mesh.num_devices() * times, dims);
+}
+
+std::string ways_out(const partition::Problem& problem, const Advice& advice) {
+  std::vector<std::string> ways;
+  if (advice.limit) {
+    ways.push_back(fmt::format("with a limit of {} there is a plan of {} per step", exact(advice.limit->bytes),
+                               time_text(advice.limit->step_ps)));
+  }
+  if (advice.recompute)
+    ways.emplace_back(
+        "without \"recompute\", so that the search chooses what runs again, there is one within the limit");
+  if (!advice.pins.empty()) {
+    ways.push_back(fmt::format("without {} {} there is one within the limit",
+                               advice.pins.size() == 1 ? "the pin" : "the pins", fmt::join(advice.pins, " and ")));
+  }
+  if (advice.times_size) {
+    ways.push_back(fmt::format("on {} there is one within the limit", larger_mesh(problem.mesh, *advice.times_size)));
+  }
+  if (ways.empty()) return "";
+  return fmt::format(". What would help: {}", fmt::join(ways, "; "));
 }
 
 }  // namespace
 
-std::int64_t least_parameter_bytes(const partition::Problem& problem, bool with_pins) {
-  const std::vector<const costs::TensorMeta*> gradient = gradients(problem.graph);
-  std::int64_t total = 0;
-  for (std::size_t i = 0; i < problem.graph.nodes.size(); ++i) {
-    const costs::Node& node = problem.graph.nodes[i];
-    if (node.role != costs::Role::kParameter) continue;
-    costs::Placements placements;
-    const partition::Pin pin = with_pins ? problem.pins.nodes[i] : partition::Pin{};
-    total += least_bytes(problem, *node.outputs[0], gradient[i], pin, placements, 0);
-  }
-  return total;
-}
-
-std::string explain_infeasible(const partition::Problem& problem) {
-  const std::int64_t limit = problem.pins.memory_limit_bytes;
-  const std::int64_t free = least_parameter_bytes(problem, false);
-  const std::int64_t pinned = least_parameter_bytes(problem, true);
-  if (free > limit) {
-    return fmt::format(
-        "infeasible: parameters, gradients and optimizer state need at least {} ({} bytes) per device even when cut "
-        "over all {} devices; the limit is {} ({} bytes)",
-        bytes_text(free), free, problem.mesh.num_devices(), bytes_text(limit), limit);
-  }
-  std::set<std::string> sources;
-  for (const auto* pins : {&problem.pins.nodes, &problem.pins.outputs}) {
-    for (const partition::Pin& pin : *pins) {
-      if (!pin.source.empty()) sources.insert(pin.source);
-    }
-  }
-  if (pinned > limit) {
-    return fmt::format(
-        "infeasible: with the pins, parameters, gradients and optimizer state need at least {} ({} bytes) per device, "
-        "without them {}; the limit is {} ({} bytes). Pins: {}",
-        bytes_text(pinned), pinned, bytes_text(free), bytes_text(limit), limit, fmt::join(sources, "; "));
-  }
+std::string explain_contradiction(const partition::Problem& problem) {
+  std::vector<std::string> sources = pin_sources(problem.pins);
   const auto is_declared = [](const costs::Node& node) { return !node.strategies.empty(); };
   const auto declared = std::find_if(problem.graph.nodes.begin(), problem.graph.nodes.end(), is_declared);
   if (declared != problem.graph.nodes.end()) {
-    sources.insert(fmt::format("the strategies that the model lists for \"{}\" and others", declared->key));
+    sources.push_back(fmt::format("the strategies that the model lists for \"{}\" and others", declared->key));
   }
-  if (sources.empty()) {
-    return fmt::format(
-        "infeasible: no combination of the ops' strategies keeps the memory of a step within {} ({} bytes) per device",
-        bytes_text(limit), limit);
+  if (sources.empty()) return "infeasible: no combination of the ops' strategies is possible on this mesh";
+  return fmt::format("infeasible: whatever the memory limit, these cannot hold together: {}", fmt::join(sources, "; "));
+}
+
+std::string explain_memory(const partition::Problem& problem, const Advice& advice, bool is_proven) {
+  const std::string limit = exact(problem.pins.memory_limit_bytes);
+  std::string text = is_proven ? fmt::format("infeasible: no plan keeps within {} per device", limit)
+                               : fmt::format("no plan within {} per device was found, nor proven not to be", limit);
+  const partition::LeastMemory& least = advice.least;
+  if (least.bound_bytes > 0) {
+    text += fmt::format(". Every plan needs at least {}, {}{}", exact(least.bound_bytes), place(problem, least.point),
+                        held_text(least));
   }
-  return fmt::format("infeasible: the limit of {} ({} bytes) per device and these cannot hold together: {}",
-                     bytes_text(limit), limit, fmt::join(sources, "; "));
+  if (advice.too_low > least.bound_bytes) {
+    text += fmt::format(". All places together need more than {}", exact(advice.too_low));
+  }
+  return text + ways_out(problem, advice);
 }
 
 }  // namespace autopar::launch

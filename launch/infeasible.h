@@ -1,17 +1,17 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 
+#include "launch/advice.h"
 #include "partition/problem.h"
 
 namespace autopar::launch {
 
-/// Least bytes per device for parameters, gradients and optimizer state: each parameter cut as far as the mesh and, if
-/// `with_pins`, its pin allow.
-std::int64_t least_parameter_bytes(const partition::Problem& problem, bool with_pins);
+/// Why nothing fulfils the constraints of `problem`, whatever the memory limit.
+std::string explain_contradiction(const partition::Problem& problem);
 
-/// Why no plan fulfils the constraints of `problem`, as far as it can be told without a search.
-std::string explain_infeasible(const partition::Problem& problem);
+/// What plans of `problem` need at least, where and for what, and what would let one fit. `is_proven`: no plan keeps
+/// the memory limit; otherwise none was found.
+std::string explain_memory(const partition::Problem& problem, const Advice& advice, bool is_proven);
 
 }  // namespace autopar::launch

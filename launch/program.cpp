@@ -17,6 +17,7 @@
 #include "io/file.h"
 #include "io/input_error.h"
 #include "io/write_plan.h"
+#include "launch/advice.h"
 #include "launch/cli.h"
 #include "launch/exit_codes.h"
 #include "launch/infeasible.h"
@@ -82,7 +83,7 @@ class Rank0 {
   }
 
   Verdict search(engine::Comm& comm) {
-    partition::PlanSearchInput input{task_->problem, *task_->redistributor, task_->model};
+    partition::PlanSearchInput input{task_->problem, *task_->redistributor, &task_->model};
     engine::Options options = arguments_.engine;
     if (arguments_.random_plan) {
       const std::uint64_t seed = *arguments_.random_plan;
@@ -90,20 +91,29 @@ class Rank0 {
       options.gap = 1;  // the first that is found will do
     }
     const Stopwatch watch;
-    const partition::PlanSearchResult found = partition::search_plan(
-        input, options, comm, [&](const engine::Progress& progress) { progress_->show(progress); });
-    progress_->clear();
-    return finish(found, watch.seconds());
+    partition::SharedSolver solver(options, comm, [&](const engine::Progress& progress) { progress_->show(progress); });
+    const partition::PlanSearchResult found = partition::search_plan(input, options, solver);
+    const double solve_s = watch.seconds();
+    const Verdict verdict = found.plan ? write(found, solve_s) : explain(found, solver);
+    solver.leave();
+    return verdict;
   }
 
  private:
-  Verdict finish(const partition::PlanSearchResult& found, double solve_s) {
-    if (found.status == engine::Status::kInfeasible) {
-      return fail(kExitInfeasible, explain_infeasible(task_->problem));
-    }
-    if (!found.plan) {
+  /// Why there is no plan.
+  Verdict explain(const partition::PlanSearchResult& found, partition::SharedSolver& solver) {
+    const bool is_infeasible = found.status == engine::Status::kInfeasible;
+    if (found.points.empty() && is_infeasible) return fail(kExitInfeasible, explain_contradiction(task_->problem));
+    if (!is_infeasible && solver.is_out_of_time()) {
       return fail(kExitNoSolution, "the time limit came before a plan was found");
     }
+    const Advice advice = find_advice(*task_, arguments_, found.points, solver);
+    const bool is_proven = is_infeasible || advice.least.bound_bytes > task_->problem.pins.memory_limit_bytes;
+    return fail(is_proven ? kExitInfeasible : kExitNoSolution, explain_memory(task_->problem, advice, is_proven));
+  }
+
+  Verdict write(const partition::PlanSearchResult& found, double solve_s) {
+    progress_->clear();
     const partition::Plan& plan = *found.plan;
     const io::PlanResult outcome{found.status, arguments_.random_plan ? 0 : found.bound, found.stats};
     const io::RunInfo run{ranks_, num_threads(), task_->read_s, task_->build_s, solve_s};
@@ -123,6 +133,7 @@ class Rank0 {
   }
 
   Verdict fail(int exit_code, std::string_view message) {
+    if (progress_) progress_->clear();
     log_->error("{}", message);
     return {true, exit_code};
   }
@@ -148,7 +159,7 @@ int run_rank_0(int argc, char** argv, engine::Comm& comm) {
 int run_other_rank(engine::Comm& comm) {
   const Verdict verdict = share(comm, {});
   if (verdict.leave) return verdict.exit_code;
-  partition::help_search_plan(comm);
+  partition::help_solve(comm);
   return share(comm, {}).exit_code;
 }
 

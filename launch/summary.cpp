@@ -105,20 +105,24 @@ std::string parameters(const costs::Graph& graph, const partition::Plan& plan) {
 
 std::string memory(const costs::Graph& graph, const partition::Plan& plan) {
   const std::int32_t node = plan.memory.peak_node;
+  return fmt::format("Memory          {} of {} per device at the peak, {}\n                {}\n",
+                     bytes_text(plan.memory.peak_bytes), bytes_text(plan.memory_limit_bytes),
+                     node < 0 ? "the optimizer's step" : graph.nodes[static_cast<std::size_t>(node)].key,
+                     memory_parts(plan.memory));
+}
+
+}  // namespace
+
+std::string memory_parts(const partition::PlanMemory& memory) {
   std::vector<std::string> parts;
   for (std::size_t kind = 0; kind < partition::kNumMemoryKinds; ++kind) {
-    const std::int64_t bytes = plan.memory.peak_parts[kind];
+    const std::int64_t bytes = memory.peak_parts[kind];
     if (bytes == 0) continue;
     parts.push_back(
         fmt::format("{} {}", partition::memory_kind_name(static_cast<partition::MemoryKind>(kind)), bytes_text(bytes)));
   }
-  return fmt::format("Memory          {} of {} per device at the peak, {}\n                {}\n",
-                     bytes_text(plan.memory.peak_bytes), bytes_text(plan.memory_limit_bytes),
-                     node < 0 ? "the optimizer's step" : graph.nodes[static_cast<std::size_t>(node)].key,
-                     fmt::join(parts, ", "));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
-
-}  // namespace
 
 std::string summary(const partition::Problem& problem, const partition::Plan& plan, const io::PlanResult& result,
                     const io::RunInfo& run) {

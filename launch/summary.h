@@ -11,6 +11,9 @@
 
 namespace autopar::launch {
 
+/// What the memory at the peak is for: "parameters 1.88 GiB, saved 27.3 GiB".
+std::string memory_parts(const partition::PlanMemory& memory);
+
 /// The plan as a person reads it: times, communication, memory, parameters, and what each mesh dim does.
 std::string summary(const partition::Problem& problem, const partition::Plan& plan, const io::PlanResult& result,
                     const io::RunInfo& run);

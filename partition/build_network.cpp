@@ -101,7 +101,7 @@ class Builder {
 
   ModelNetwork run() {
     impl_->uses = collect_uses(graph_);
-    usage_ = find_point_usage(graph_, timeline_, impl_->uses, impl_->time_points);
+    usage_ = find_point_usage(graph_, timeline_, impl_->uses, impl_->time_points, !options_.is_optional.empty());
     make_templates();
     choose_output_states();
     choose_copy_states();

@@ -94,8 +94,8 @@ std::int32_t first_read(const Times& times, const PhaseUses& uses) {
 class Tree {
  public:
   Tree(const Times& times, const std::vector<PhaseUses>& uses, const std::vector<char>& is_saved,
-       const GroupsOfValues& groups)
-      : times_(times), uses_(uses), is_saved_(is_saved), groups_(groups) {}
+       const GroupsOfValues& groups, bool may_be_missing)
+      : times_(times), uses_(uses), is_saved_(is_saved), groups_(groups), may_be_missing_(may_be_missing) {}
 
   void collect(ValueRef root, std::vector<Holding>& out) {
     tensors_.clear();
@@ -197,7 +197,7 @@ class Tree {
       tensors_[i].frees_source = is_all_of_its_source(i) && !is_needed_beside(i);
     }
     for (const Tensor& tensor : tensors_) {
-      if (tensor.from < 0) continue;
+      if (tensor.from < 0 || (tensor.kind == Holding::Kind::kSaved && may_be_missing_)) continue;
       Tensor& source = tensors_[static_cast<std::size_t>(tensor.from)];
       source.last = std::max(source.last, tensor.frees_source ? tensor.made - 1 : tensor.made);
     }
@@ -267,6 +267,7 @@ class Tree {
   const std::vector<PhaseUses>& uses_;
   const std::vector<char>& is_saved_;
   const GroupsOfValues& groups_;
+  const bool may_be_missing_;
   std::vector<Tensor> tensors_;
   engine::Span now_;
   std::vector<int> needed_;
@@ -292,10 +293,10 @@ Timeline Timeline::of(const Graph& graph) {
 }
 
 std::vector<Holding> find_holdings(const Graph& graph, const Timeline& timeline, const std::vector<PhaseUses>& uses,
-                                   const std::vector<char>& is_saved) {
+                                   const std::vector<char>& is_saved, bool may_be_missing) {
   const GroupsOfValues groups = groups_of_values(uses);
   const Times times(graph, timeline);
-  Tree tree(times, uses, is_saved, groups);
+  Tree tree(times, uses, is_saved, groups, may_be_missing);
   std::vector<Holding> holdings;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (costs::is_view(graph.nodes[i].op)) continue;

@@ -55,9 +55,11 @@ struct Holding {
 
 /// All holdings of a training step. `uses` is collect_uses(graph); `is_saved` says per entry, all of which must be of
 /// forward values read in the backward, where a kSaved tensor stands between: made after the last forward use.
-/// Graph inputs are held from the first time point to the last.
+/// Graph inputs are held from the first time point to the last. `may_be_missing`: what is saved may as well not be
+/// (BuildOptions::is_optional), so that its making holds nothing.
 std::vector<Holding> find_holdings(const costs::Graph& graph, const Timeline& timeline,
-                                   const std::vector<PhaseUses>& uses, const std::vector<char>& is_saved);
+                                   const std::vector<PhaseUses>& uses, const std::vector<char>& is_saved,
+                                   bool may_be_missing = false);
 
 /// Per entry of `uses`, the time points from behind a value's last use in the forward to its first in the backward,
 /// that included: when what is saved of it can stand for it. Empty for values that are not saved, are graph inputs, or

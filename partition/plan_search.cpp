@@ -2,23 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <compare>
 #include <cstddef>
-#include <cstring>
-#include <set>
 #include <stdexcept>
-#include <string>
-#include <type_traits>
 #include <utility>
 
+#include "partition/held_memory.h"
 #include "partition/overlap.h"
-#include "partition/recompute.h"
 
 namespace autopar::partition {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using engine::Cost;
 using engine::Status;
 
@@ -41,79 +34,6 @@ constexpr std::int64_t kMarginShare = 50;
 
 std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-/// What rank 0 tells the others before each search: help, or leave.
-struct Call {
-  bool leave = true;
-  engine::Options options = {};
-};
-static_assert(std::is_trivially_copyable_v<Call>);
-
-Call share(engine::Comm& comm, const Call& call) {
-  std::string bytes(sizeof(Call), '\0');
-  std::memcpy(bytes.data(), &call, sizeof(Call));
-  comm.broadcast(bytes);
-  if (bytes.size() != sizeof(Call)) throw std::logic_error("rank 0 runs another version of the program");
-  Call shared;
-  std::memcpy(&shared, bytes.data(), sizeof(Call));
-  return shared;
-}
-
-/// A time point, whatever runs again: the one at `place` of those of a node of the original graph in its first or
-/// second run; or, with node = -1, when all nodes have run.
-struct PointId {
-  std::int32_t node = -1;
-  bool again = false;
-  std::int32_t place = 0;
-  auto operator<=>(const PointId&) const = default;
-};
-using PointIds = std::set<PointId>;
-
-/// A problem in which some nodes run again, with its time points.
-class Variant {
- public:
-  Variant(const Problem& problem, const std::vector<char>& which, bool reads_again)
-      : repeated(with_repeated(problem, which, reads_again)), timeline_(Timeline::of(repeated.problem.graph)) {
-    id_of_.resize(repeated.problem.graph.nodes.size());
-    for (std::size_t i = 0; i < repeated.index_of.size(); ++i) {
-      const auto node = static_cast<std::int32_t>(i);
-      id_of_[ix(repeated.index_of[i])] = {node, false, 0};
-      // A view of the original graph may run for another: then it is known by itself.
-      if (const std::int32_t again = repeated.again_of[i]; again >= 0 && repeated.is_optional[ix(again)] != 0) {
-        id_of_[ix(again)] = {node, true, 0};
-      }
-    }
-  }
-
-  /// Those of `ids` that this problem has, ascending.
-  std::vector<std::int32_t> times(const PointIds& ids) const {
-    std::vector<std::int32_t> times;
-    for (const PointId& id : ids) {
-      if (id.node < 0) {
-        times.push_back(timeline_.num_times() - 1);
-        continue;
-      }
-      const std::int32_t node = id.again ? repeated.again_of[ix(id.node)] : repeated.index_of[ix(id.node)];
-      if (node >= 0) times.push_back(timeline_.first_time[ix(node)] + id.place);
-    }
-    std::sort(times.begin(), times.end());
-    return times;
-  }
-
-  PointId id(std::int32_t time) const {
-    const std::int32_t node = timeline_.node_of(time);
-    if (node < 0) return {};
-    PointId id = id_of_[ix(node)];
-    id.place = time - timeline_.first_time[ix(node)];
-    return id;
-  }
-
-  RepeatedProblem repeated;
-
- private:
-  Timeline timeline_;
-  std::vector<PointId> id_of_;  // per node
-};
-
 /// The highest peaks of `memory` above `limit`, apart from each other.
 std::vector<std::int32_t> peaks(const HeldMemory& memory, std::int64_t limit) {
   const auto num_times = static_cast<std::int32_t>(memory.bytes.size());
@@ -134,17 +54,24 @@ std::vector<std::int32_t> peaks(const HeldMemory& memory, std::int64_t limit) {
 
 class PlanSearch {
  public:
-  PlanSearch(const PlanSearchInput& input, const engine::Options& options, engine::Comm& comm,
-             const std::function<void(const engine::Progress&)>& progress)
+  PlanSearch(const PlanSearchInput& input, const engine::Options& options, SharedSolver& solver)
       : input_(input),
         options_(options),
-        comm_(comm),
-        progress_(progress),
-        limit_(input.problem.pins.memory_limit_bytes) {}
+        solver_(solver),
+        limit_(input.problem.pins.memory_limit_bytes),
+        nothing_(input.problem.graph.nodes.size(), 0),
+        original_(input.problem, nothing_, true),
+        points_(input.points) {}
 
   PlanSearchResult run() {
-    search();
-    share(comm_, {});
+    if (const std::vector<char>& wanted = input_.problem.pins.recompute; !wanted.empty()) {
+      search_variant(Variant(input_.problem, wanted, true), wanted, true);
+    } else if (!points_.empty()) {
+      search_at_points();
+    } else {
+      search();
+    }
+    result_.points = points_;
     if (result_.plan) {
       const bool is_proven = static_cast<double>(cost() - result_.bound) <= options_.gap * static_cast<double>(cost());
       result_.status = is_proven ? Status::kOptimal : Status::kLimitReached;
@@ -157,39 +84,37 @@ class PlanSearch {
   Cost cost() const { return result_.plan->cost_ps; }
 
   void search() {
-    if (const std::vector<char>& wanted = input_.problem.pins.recompute; !wanted.empty()) {
-      search_variant(Variant(input_.problem, wanted, true), wanted, true);
-      return;
-    }
-    const std::vector<char> nothing(input_.problem.graph.nodes.size(), 0);
-    const Variant original(input_.problem, nothing, true);
-    const engine::Solution found = solve(input_.problem, input_.first, options_);
+    const engine::Solution found = solve(input_.problem, *input_.first, options_);
     raise_bound(found.bound);
     if (found.assignment.empty()) {
       result_.status = found.status;
       return;
     }
-    Plan plan = make_plan(input_.problem, input_.redistributor, input_.first, found.assignment);
+    Plan plan = make_plan(input_.problem, input_.redistributor, *input_.first, found.assignment);
     if (plan.memory.peak_bytes <= limit_) {
-      keep(std::move(plan), original, nothing);
+      keep(std::move(plan), original_, nothing_);
       return;
     }
-    add_points(original, held_memory(input_.problem, plan));
+    add_points(original_, held_memory(input_.problem, plan));
+    search_at_points();
+  }
+
+  void search_at_points() {
     if (input_.problem.pins.may_recompute && !input_.reprice) {
       search_repeats();
     } else {
-      search_variant(original, nothing, true);
+      search_variant(original_, nothing_, true);
     }
   }
 
   /// Decides what runs again and searches for the best plan that does so, until that plan is as good as the bound of
   /// all, or nothing new is learnt.
   void search_repeats() {
-    const Variant offers(input_.problem, repeatable_nodes(input_.problem.graph), false);
+    const Offers offers(input_.problem);
     std::int64_t margin = 0;
-    for (int round = 0; round < kMostRounds; ++round) {
+    for (int round = 0; round < kMostRounds && may_solve(); ++round) {
       const std::size_t known = points_.size();
-      std::vector<char> which(input_.problem.graph.nodes.size(), 0);
+      std::vector<char> which;
       if (!decide_repeats(offers, margin, which)) return;
       const bool found = search_variant(Variant(input_.problem, which, true), which, false);
       if (found && cost() <= result_.bound + static_cast<Cost>(options_.gap * static_cast<double>(cost()))) return;
@@ -200,40 +125,24 @@ class PlanSearch {
   }
 
   /// Solves the network of all offers. Returns false if there is no solution.
-  bool decide_repeats(const Variant& offers, std::int64_t margin, std::vector<char>& which) {
-    const RepeatedProblem& repeated = offers.repeated;
-    BuildOptions build{offers.times(points_), repeated.is_optional, {}};
-    build.again.assign(repeated.problem.graph.nodes.size(), -1);
-    for (std::size_t i = 0; i < which.size(); ++i) {
-      const std::int32_t again = repeated.again_of[i];
-      if (again >= 0 && is_offer(i)) build.again[ix(repeated.index_of[i])] = again;
-    }
-    ModelNetwork model = build_network(repeated.problem, input_.redistributor, build);
+  bool decide_repeats(const Offers& offers, std::int64_t margin, std::vector<char>& which) {
+    ModelNetwork model = offers.network(input_.redistributor, points_);
     model.network.usage_limit -= margin;
     const engine::Options effort = limited(options_, kOffersGap, kOffersRows);
-    const engine::Solution found = solve(repeated.problem, model, effort);
+    const engine::Solution found = solve(offers.problem(), model, effort);
     if (margin == 0) raise_bound(found.bound);
     if (found.assignment.empty()) {
       if (!result_.plan) result_.status = margin == 0 ? found.status : Status::kNoSolution;
       return false;
     }
-    for (std::size_t i = 0; i < which.size(); ++i) {
-      const std::int32_t again = repeated.again_of[i];
-      which[i] = again >= 0 && is_offer(i) && runs(model, found.assignment, again) ? 1 : 0;
-    }
+    which = offers.taken(model, found.assignment);
     return true;
-  }
-
-  /// Views run again whenever something reads them, and are no decision.
-  bool is_offer(std::size_t node) {
-    if (offers_.empty()) offers_ = repeatable_nodes(input_.problem.graph);
-    return offers_[node] != 0;
   }
 
   /// Searches for the best plan of one variant, looking at ever more time points. Returns whether there is one.
   bool search_variant(const Variant& variant, const std::vector<char>& which, bool bounds_all) {
     const Problem& problem = variant.repeated.problem;
-    while (true) {
+    while (may_solve()) {
       const ModelNetwork model = build_network(problem, input_.redistributor, {variant.times(points_), {}, {}});
       const engine::Solution found = solve(problem, model, options_);
       if (bounds_all) raise_bound(found.bound);
@@ -246,11 +155,12 @@ class PlanSearch {
         keep(std::move(plan), variant, which);
         return true;
       }
-      if (is_out_of_time()) return false;
+      if (solver_.is_out_of_time()) return false;
       if (!add_points(variant, held_memory(problem, plan))) {
         throw std::logic_error("a plan exceeds the memory limit where the search looked at it");
       }
     }
+    return false;
   }
 
   bool add_points(const Variant& variant, const HeldMemory& memory) {
@@ -299,7 +209,7 @@ class PlanSearch {
       }
       const auto slack = static_cast<Cost>(std::max(options.gap, kGoodGap) * static_cast<double>(best.cost));
       const bool is_last = round > 0 && static_cast<std::size_t>(round) > kShareSteps.size();
-      if (best.bound + slack >= best.cost || is_out_of_time() || is_last) return best;
+      if (best.bound + slack >= best.cost || solver_.is_out_of_time() || is_last) return best;
       if (round == 0) {
         shares.assign(num_classes, 0);
       } else {
@@ -316,11 +226,6 @@ class PlanSearch {
     return options;
   }
 
-  bool is_out_of_time() const {
-    return options_.time_limit_s > 0 &&
-           std::chrono::duration<double>(Clock::now() - start_).count() >= options_.time_limit_s;
-  }
-
   static void step_shares(const std::vector<std::int32_t>& classes, const StepTime& time, std::int64_t step,
                           std::vector<std::int64_t>& shares) {
     std::vector<std::int64_t> excess(shares.size(), 0);
@@ -332,13 +237,11 @@ class PlanSearch {
     }
   }
 
-  engine::Solution solve(const engine::CostNetwork& network, engine::Options options) {
-    if (options.time_limit_s > 0) {
-      const double gone = std::chrono::duration<double>(Clock::now() - start_).count();
-      options.time_limit_s = std::max(options.time_limit_s - gone, 0.001);
-    }
-    share(comm_, {false, options});
-    engine::Solution found = engine::solve(network, options, comm_, progress_);
+  bool may_solve() const { return input_.max_solves <= 0 || num_solves_ < input_.max_solves; }
+
+  engine::Solution solve(const engine::CostNetwork& network, const engine::Options& options) {
+    ++num_solves_;
+    engine::Solution found = solver_.solve(network, options);
     add(found.stats);
     return found;
   }
@@ -362,28 +265,19 @@ class PlanSearch {
 
   const PlanSearchInput& input_;
   const engine::Options& options_;
-  engine::Comm& comm_;
-  const std::function<void(const engine::Progress&)>& progress_;
+  SharedSolver& solver_;
   const std::int64_t limit_;
-  const Clock::time_point start_ = Clock::now();
-  std::vector<char> offers_;  // per node of the original graph
-  PointIds points_;           // all that were looked at
+  const std::vector<char> nothing_;  // runs again
+  const Variant original_;
+  PointIds points_;  // all that were looked at
+  int num_solves_ = 0;
   PlanSearchResult result_;
 };
 
 }  // namespace
 
-PlanSearchResult search_plan(const PlanSearchInput& input, const engine::Options& options, engine::Comm& comm,
-                             const std::function<void(const engine::Progress&)>& progress) {
-  return PlanSearch(input, options, comm, progress).run();
-}
-
-void help_search_plan(engine::Comm& comm) {
-  while (true) {
-    const Call call = share(comm, {});
-    if (call.leave) return;
-    engine::solve({}, call.options, comm);
-  }
+PlanSearchResult search_plan(const PlanSearchInput& input, const engine::Options& options, SharedSolver& solver) {
+  return PlanSearch(input, options, solver).run();
 }
 
 }  // namespace autopar::partition

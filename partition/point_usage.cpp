@@ -90,7 +90,7 @@ class Collector {
 }  // namespace
 
 PointUsage find_point_usage(const Graph& graph, const Timeline& timeline, const std::vector<PhaseUses>& uses,
-                            const std::vector<std::int32_t>& points) {
+                            const std::vector<std::int32_t>& points, bool may_be_missing) {
   const auto points_in = [&](const engine::Span& span) {
     const auto first = std::lower_bound(points.begin(), points.end(), span.start);
     const auto last = std::lower_bound(first, points.end(), span.end);
@@ -105,7 +105,7 @@ PointUsage find_point_usage(const Graph& graph, const Timeline& timeline, const 
       const engine::Span at = points_in(spans[i]);
       is_saved[i] = at.start < at.end ? 1 : 0;
     }
-    for (const Holding& holding : find_holdings(graph, timeline, uses, is_saved)) {
+    for (const Holding& holding : find_holdings(graph, timeline, uses, is_saved, may_be_missing)) {
       const engine::Span at = points_in(holding.span);
       if (at.start < at.end) collector.add(holding, at);
     }

@@ -45,8 +45,8 @@ struct PointUsage {
   std::vector<char> inputs_count;
 };
 
-/// `points`: time points, ascending.
+/// `points`: time points, ascending. `may_be_missing`: as for find_holdings().
 PointUsage find_point_usage(const costs::Graph& graph, const Timeline& timeline, const std::vector<PhaseUses>& uses,
-                            const std::vector<std::int32_t>& points);
+                            const std::vector<std::int32_t>& points, bool may_be_missing);
 
 }  // namespace autopar::partition

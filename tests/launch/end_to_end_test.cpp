@@ -217,15 +217,69 @@ TEST_F(RandomPlanTest, pins_and_the_memory_limit_are_kept) {
   }
 }
 
-TEST(EndToEndTest, too_little_memory_is_infeasible_and_says_how_much_is_missing) {
+/// What the program says, on stderr, of constraints that cannot be kept.
+std::string refusal(const std::string& model, const std::string& constraints, int ranks = 1) {
   const Scratch scratch;
-  const std::string pins =
-      scratch.put("c.json", R"json({"format": "autopar-constraints", "version": 1, "memory_limit_bytes": 1000})json");
-  const Outcome outcome = run_program(kTiny + " --constraints '" + pins + "'" + to(scratch));
-  EXPECT_EQ(outcome.exit_code, 4);
+  const std::string file =
+      scratch.put("c.json", R"({"format": "autopar-constraints", "version": 1, )" + constraints + "}");
+  const Outcome outcome = run_ranks(ranks, model + " --constraints '" + file + "'" + to(scratch));
+  EXPECT_EQ(outcome.exit_code, 4) << outcome.err;
   EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, ::testing::HasSubstr("need at least 32.00 MiB (33554432 bytes) per device even when cut"));
   EXPECT_EQ(scratch.num_files(), 1U);
+  // mpirun adds lines of its own; the file's folder is another one each time.
+  const std::size_t begin = outcome.err.find("autopar-search: error: ");
+  if (begin == std::string::npos) return "";
+  std::string text = outcome.err.substr(begin, outcome.err.find('\n', begin) - begin);
+  for (std::size_t at = text.find(file); at != std::string::npos; at = text.find(file)) {
+    text.replace(at, file.size(), "c.json");
+  }
+  return text;
+}
+
+/// The bytes that stand in brackets first behind `phrase`.
+std::int64_t bytes_behind(const std::string& text, const std::string& phrase) {
+  const std::size_t at = text.find(phrase);
+  EXPECT_NE(at, std::string::npos) << phrase << " in " << text;
+  return at == std::string::npos ? 0 : std::stoll(text.substr(text.find('(', at) + 1));
+}
+
+TEST(EndToEndTest, too_little_memory_is_infeasible_and_a_limit_that_will_do_is_told) {
+  const std::string text = refusal(kTiny, R"("memory_limit_bytes": 1000)");
+  EXPECT_THAT(text, ::testing::HasSubstr("no plan keeps within 1000 B (1000 bytes) per device"));
+  const std::int64_t least = bytes_behind(text, "Every plan needs at least");
+  const std::int64_t enough = bytes_behind(text, "with a limit of");
+  EXPECT_LE(least, enough);
+  refusal(kTiny, "\"memory_limit_bytes\": " + std::to_string(least - 1));
+  const Scratch scratch;
+  const std::string file =
+      scratch.put("c.json", R"({"format": "autopar-constraints", "version": 1, "memory_limit_bytes": )" +
+                                std::to_string(enough) + "}");
+  EXPECT_EQ(run_program(kTiny + " --constraints '" + file + "'" + to(scratch)).exit_code, 0);
+  EXPECT_LE(plan_in(scratch)["totals"]["peak"]["bytes"].get<std::int64_t>(), enough);
+}
+
+TEST(EndToEndTest, more_devices_are_advised_if_they_are_enough) {
+  const std::string text = refusal(kTiny, R"("memory_limit_bytes": 30000000)");
+  const std::size_t at = text.find("(--mesh tp=");
+  ASSERT_NE(at, std::string::npos) << text;
+  const std::string mesh = text.substr(at + 1, text.find(')', at) - at - 1);
+  const Scratch scratch;
+  const std::string file =
+      scratch.put("c.json", R"({"format": "autopar-constraints", "version": 1, "memory_limit_bytes": 30000000})");
+  const Outcome outcome = run_program(kTiny + " --time-limit 20 --constraints '" + file + "' " + mesh + to(scratch));
+  EXPECT_THAT(outcome.exit_code, ::testing::AnyOf(0, 3)) << outcome.err;
+}
+
+TEST(EndToEndTest, pins_in_the_way_are_named) {
+  const std::int64_t enough = bytes_behind(refusal(kTiny, R"("memory_limit_bytes": 1000)"), "with a limit of");
+  const std::string limit = "\"memory_limit_bytes\": " + std::to_string(enough);
+  EXPECT_THAT(refusal(kTiny, limit + R"(, "parameters": {"*": ["R"]})"),
+              ::testing::HasSubstr("without the pin c.json: parameters[\"*\"] there is one within the limit"));
+}
+
+TEST(EndToEndTest, what_is_said_of_too_little_memory_does_not_depend_on_the_ranks) {
+  const std::string first = refusal(kTiny, R"("memory_limit_bytes": 1000)");
+  for (const int ranks : {2, 3}) EXPECT_EQ(refusal(kTiny, R"("memory_limit_bytes": 1000)", ranks), first);
 }
 
 }  // namespace

@@ -39,6 +39,10 @@ TEST(FoldNamesTest, an_incomplete_grid_stands_for_exactly_its_names) {
               ElementsAre("l.0-1.e.0.w ", "l.0.e.1.w "));
 }
 
+TEST(FoldNamesTest, keys_of_nodes_have_slashes_too) {
+  EXPECT_THAT(fold({{"l.0/f/add.1", ""}, {"l.1/f/add.1", ""}}), ElementsAre("l.0-1/f/add.1 "));
+}
+
 TEST(FoldNamesTest, only_whole_parts_are_numbers) {
   EXPECT_THAT(fold({{"w1", ""}, {"w2", ""}, {"a.01", ""}, {"a.02", ""}, {"0", ""}, {"1", ""}}),
               ElementsAre("w1 ", "w2 ", "a.01 ", "a.02 ", "0-1 "));

@@ -5,7 +5,6 @@
 #include "io/read_constraints.h"
 #include "io/read_model.h"
 #include "launch/explain.h"
-#include "launch/infeasible.h"
 #include "launch/units.h"
 #include "tests/io/tiny.h"
 
@@ -83,7 +82,9 @@ struct Example {
             {{user, input}},
             false};
   }
-  std::string text() const { return summary(problem, plan, solution, io::RunInfo{2, 8, 0.1, 0.2, 0.3}); }
+  std::string text() const {
+    return summary(problem, plan, {solution.status, solution.bound, solution.stats}, io::RunInfo{2, 8, 0.1, 0.2, 0.3});
+  }
 };
 
 TEST(SummaryTest, states_result_times_and_parameters) {
@@ -124,33 +125,6 @@ TEST(ExplainTest, names_what_each_mesh_dim_does) {
   EXPECT_THAT(tp, Contains("row-parallel: fc2"));
   EXPECT_THAT(tp, Contains("inputs: x replicated"));
   EXPECT_THAT(tp, Contains("parameters sharded at rest (100% of bytes)"));
-}
-
-TEST(InfeasibleTest, least_bytes_cut_every_parameter_over_all_devices) {
-  Example example;
-  // Two bfloat16 parameters of 4 Mi elements: 2 + 2 bytes, and 8 + 4 of optimizer state, over 8 devices.
-  EXPECT_EQ(least_parameter_bytes(example.problem, true), 2 * (std::int64_t{4} << 20) * 16 / 8);
-  example.problem.pins.nodes[kFc1] = {{Placement::replicate()}, "c.json: parameters.fc1"};
-  EXPECT_EQ(least_parameter_bytes(example.problem, true), (std::int64_t{4} << 20) * 16 / 8 * 3);
-}
-
-TEST(InfeasibleTest, says_whether_memory_or_pins_are_to_blame) {
-  Example example;
-  example.problem.pins.memory_limit_bytes = 1 << 20;
-  EXPECT_THAT(explain_infeasible(example.problem),
-              HasSubstr("need at least 16.00 MiB (16777216 bytes) per device even"));
-  example.problem.pins.memory_limit_bytes = 20 << 20;
-  example.problem.pins.nodes[kFc1] = {{Placement::replicate()}, "c.json: parameters.fc1"};
-  EXPECT_THAT(explain_infeasible(example.problem),
-              AllOf(HasSubstr("with the pins"), HasSubstr("24.00 MiB"), HasSubstr("Pins: c.json: parameters.fc1")));
-  example.problem.pins.memory_limit_bytes = 1 << 30;
-  EXPECT_THAT(explain_infeasible(example.problem), HasSubstr("cannot hold together: c.json: parameters.fc1"));
-  example.problem.pins.nodes[kFc1] = {};
-  EXPECT_THAT(explain_infeasible(example.problem),
-              HasSubstr("no combination of the ops' strategies keeps the memory of a step within"));
-  example.problem.graph.nodes.back().strategies.emplace_back();
-  EXPECT_THAT(explain_infeasible(example.problem),
-              HasSubstr("the strategies that the model lists for \"" + example.problem.graph.nodes.back().key));
 }
 
 TEST(UnitsTest, are_as_a_person_reads_them) {

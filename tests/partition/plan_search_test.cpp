@@ -180,7 +180,8 @@ class LimitCheck {
     problem_.pins.memory_limit_bytes = limit;
     engine::Comm comm;
     const ModelNetwork first = build_network(problem_, redistributor_);
-    return search_plan({problem_, redistributor_, first, {}}, {}, comm);
+    SharedSolver solver({}, comm);
+    return search_plan({problem_, redistributor_, &first}, {}, solver);
   }
 
   /// Searches and compares.
