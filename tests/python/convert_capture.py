@@ -41,7 +41,7 @@ def convert(raw: dict[str, Any]) -> dict[str, Any]:
     make_key = KeyMaker()
     nodes = [_node(entry, keys, make_key) for entry in raw["nodes"]]
     outputs = [_output(entry, keys) for entry in raw["outputs"] if entry["ref"] is not None]
-    graph = {"inputs": inputs, "nodes": repeat_views(nodes), "outputs": outputs}
+    graph = {"inputs": inputs, "nodes": repeat_views(nodes, outputs), "outputs": outputs}
     return make_document(raw["meta"]["model"], f"raw capture, torch {raw['meta']['torch']}", graph, {})
 
 

@@ -23,9 +23,18 @@ AGAIN = "/again"  # behind the key of the node
 UNMARKED_VIEWS = ("aten._unsafe_view.default", "aten.reshape.default")
 
 
-def repeat_views(nodes: Sequence[Json]) -> list[Json]:
-    """`nodes` of model.json with the views again that the backward reads."""
-    return repeat_nodes(nodes, {node["key"] for node in nodes if _is_forward_view(node)})
+def repeat_views(nodes: Sequence[Json], outputs: Sequence[Json]) -> list[Json]:
+    """`nodes` of model.json with the views again that the backward reads, without those that nothing reads any more."""
+    views = {node["key"] for node in nodes if _is_forward_view(node)}
+    result = repeat_nodes(nodes, views)
+    read = {output["ref"] for output in outputs}
+    kept: list[Json] = []
+    for node in reversed(result):
+        if node["key"] in views and node["key"] not in read:
+            continue
+        read |= {key for key, _ in _refs(node)}
+        kept.append(node)
+    return kept[::-1]
 
 
 def repeat_nodes(nodes: Sequence[Json], which: Collection[str]) -> list[Json]:

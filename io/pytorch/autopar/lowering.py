@@ -58,7 +58,7 @@ class _Lowering:
             raise ExportError("the loss is a parameter or an argument, or a view of one, so there is nothing to train")
         _mark_targets(self._inputs, self._nodes)
         constraints = {"nodes": self._pins} if self._pins else {}
-        nodes = repeat_views(self._nodes)
+        nodes = repeat_views(self._nodes, outputs)
         return {"inputs": self._inputs, "nodes": nodes, "outputs": outputs, "constraints": constraints}
 
     def _add_input(self, node: fx.Node, key: str, role: str, name: str) -> None:
