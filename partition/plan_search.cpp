@@ -21,6 +21,8 @@ constexpr std::int32_t kFewestApart = 16;
 /// Offers to run again make a network too hard to solve to the end: this near is near enough to decide, and wide
 /// relations are not worth it.
 constexpr double kOffersGap = 0.002;
+/// Where that little effort finds nothing, so much more is spent.
+constexpr std::int64_t kOffersBranchNodes = 5000;
 constexpr std::size_t kOffersRows = std::size_t{1} << 14;
 /// Of the communication that hides, so much counts where its amount is all but free; and how far shares move.
 constexpr std::int64_t kLittleShare = 8;
@@ -128,8 +130,13 @@ class PlanSearch {
   bool decide_repeats(const Offers& offers, std::int64_t margin, std::vector<char>& which) {
     ModelNetwork model = offers.network(input_.redistributor, points_);
     model.network.usage_limit -= margin;
-    const engine::Options effort = limited(options_, kOffersGap, kOffersRows);
-    const engine::Solution found = solve(offers.problem(), model, effort);
+    engine::Solution found = solve(offers.problem(), model, limited(options_, kOffersGap, kOffersRows));
+    if (found.status == Status::kNoSolution && !solver_.is_out_of_time()) {
+      engine::Options more = options_;
+      more.gap = std::max(more.gap, kOffersGap);
+      more.max_branch_nodes = kOffersBranchNodes;
+      found = solve(offers.problem(), model, more);
+    }
     if (margin == 0) raise_bound(found.bound);
     if (found.assignment.empty()) {
       if (!result_.plan) result_.status = margin == 0 ? found.status : Status::kNoSolution;
@@ -199,6 +206,9 @@ class PlanSearch {
       std::vector<std::int64_t> of_windows;
       for (const std::int32_t one : classes) of_windows.push_back(shares[ix(one)]);
       engine::Solution found = solve(networks.priced(of_windows), limited(options, kShareGap, kShareRows));
+      if (round == 0 && found.status == Status::kNoSolution && !solver_.is_out_of_time()) {
+        found = solve(networks.priced(of_windows), options);
+      }
       best.bound = std::max(best.bound, found.bound);
       best.status = found.status;
       if (found.assignment.empty()) return best;

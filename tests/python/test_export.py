@@ -234,7 +234,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     document = json.loads(gzip.decompress(path.read_bytes()))
     jsonschema.validate(document, SCHEMA)
     assert (document["name"], document["mesh"]["dim_names"]) == ("mlp", ["dp", "tp"])
-    assert "62 nodes, 8 parameters" in capsys.readouterr().out
+    assert "71 nodes, 8 parameters" in capsys.readouterr().out
     assert main(["export", "mlp:mlp", "-o", str(path), "--name", "again", "--mesh", "dp=8,tp=4"]) == 0
     again = json.loads(gzip.decompress(path.read_bytes()))
     assert (again["name"], again["graph_hash"], again["mesh"]) == ("again", document["graph_hash"], document["mesh"])

@@ -41,7 +41,14 @@ def document() -> Json:
         "mesh": {"shape": [2], "dim_names": ["tp"]},
         "result": {"status": "optimal", "cost_ps": 0, "bound_ps": 0, "gap": 0},
         "totals": {
-            **{"cost_ps": 0, "compute_ps": 0, "communication_ps": 0, "parameter_bytes": 0, "memory_limit_bytes": 64},
+            **{
+                "cost_ps": 0,
+                "compute_ps": 0,
+                "communication_ps": 0,
+                "exposed_ps": 0,
+                "parameter_bytes": 0,
+                "memory_limit_bytes": 64,
+            },
             "peak": peak,
             "communication": [],
         },
