@@ -135,6 +135,7 @@ class PlanSearch {
       engine::Options more = options_;
       more.gap = std::max(more.gap, kOffersGap);
       more.max_branch_nodes = kOffersBranchNodes;
+      more.max_rows = std::min(more.max_rows, kOffersRows);
       found = solve(offers.problem(), model, more);
     }
     if (margin == 0) raise_bound(found.bound);

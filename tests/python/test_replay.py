@@ -79,7 +79,7 @@ def tight(family: str, mesh: tuple[int, ...], *shares: float, whole_norms: bool 
 
 # Limits within which plans run nodes again or cut what they save.
 QUICK_TIGHT = [
-    *tight("mlp", (2, 2), 0.65),
+    *tight("mlp", (2, 2), 0.75),
     *tight("transformer", (2, 2), 0.5, whole_norms=True),
     *tight("llama", (2,), 0.8),
     *tight("gpt2", (4,), 0.65),
