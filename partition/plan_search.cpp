@@ -21,8 +21,6 @@ constexpr std::int32_t kFewestApart = 16;
 /// Offers to run again make a network too hard to solve to the end: this near is near enough to decide, and wide
 /// relations are not worth it.
 constexpr double kOffersGap = 0.002;
-/// Where that little effort finds nothing, so much more is spent.
-constexpr std::int64_t kOffersBranchNodes = 5000;
 constexpr std::size_t kOffersRows = std::size_t{1} << 14;
 /// Of the communication that hides, so much counts where its amount is all but free; and how far shares move.
 constexpr std::int64_t kLittleShare = 8;
@@ -130,13 +128,15 @@ class PlanSearch {
   bool decide_repeats(const Offers& offers, std::int64_t margin, std::vector<char>& which) {
     ModelNetwork model = offers.network(input_.redistributor, points_);
     model.network.usage_limit -= margin;
-    engine::Solution found = solve(offers.problem(), model, limited(options_, kOffersGap, kOffersRows));
+    engine::Options effort = options_;
+    effort.gap = std::max(effort.gap, kOffersGap);
+    effort.max_rows = std::min(effort.max_rows, kOffersRows);
+    effort.max_branch_nodes = 1;
+    engine::Solution found = solve(offers.problem(), model, effort);
     if (found.status == Status::kNoSolution && !solver_.is_out_of_time()) {
-      engine::Options more = options_;
-      more.gap = std::max(more.gap, kOffersGap);
-      more.max_branch_nodes = kOffersBranchNodes;
-      more.max_rows = std::min(more.max_rows, kOffersRows);
-      found = solve(offers.problem(), model, more);
+      effort.max_branch_nodes = -1;  // the first that is found
+      effort.gap = 1;
+      found = solve(offers.problem(), model, effort);
     }
     if (margin == 0) raise_bound(found.bound);
     if (found.assignment.empty()) {

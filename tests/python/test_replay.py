@@ -80,11 +80,11 @@ def tight(family: str, mesh: tuple[int, ...], *shares: float, whole_norms: bool 
 # Limits within which plans run nodes again or cut what they save.
 QUICK_TIGHT = [
     *tight("mlp", (2, 2), 0.75),
-    *tight("transformer", (2, 2), 0.5, whole_norms=True),
-    *tight("llama", (2,), 0.8),
-    *tight("gpt2", (4,), 0.65),
-    *tight("vit", (2,), 0.8, whole_norms=True),
-    *tight("mamba2", (4,), 0.8),
+    *tight("transformer", (2, 2), 0.6, whole_norms=True),
+    *tight("llama", (2,), 0.85),
+    *tight("gpt2", (4,), 0.85),
+    *tight("vit", (2,), 0.92, whole_norms=True),
+    *tight("mamba2", (4,), 0.95),
 ]
 SLOW_TIGHT = [
     *tight("mlp", (2,), 0.65),
