@@ -26,13 +26,30 @@ struct Length {
 constexpr std::int64_t kCollective = 1 << 16;
 
 Length operator+(const Length& length, const RedistributeHop& hop) {
-  const bool is_local = hop.kind == RedistributeStep::Kind::kSlice || hop.kind == RedistributeStep::Kind::kZero;
-  return {length.time_ps + hop.time_ps, length.ties + 1 + (is_local ? 0 : kCollective)};
+  return {length.time_ps + hop.time_ps, length.ties + 1 + (collective_of(hop.kind) ? kCollective : 0)};
 }
 
 std::size_t ix(int i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
+
+std::optional<Collective> collective_of(RedistributeStep::Kind kind) {
+  using Kind = RedistributeStep::Kind;
+  switch (kind) {
+    case Kind::kAllGather:
+      return Collective::kAllGather;
+    case Kind::kReduceScatter:
+      return Collective::kReduceScatter;
+    case Kind::kAllReduce:
+      return Collective::kAllReduce;
+    case Kind::kAllToAll:
+      return Collective::kAllToAll;
+    case Kind::kSlice:
+    case Kind::kZero:
+      break;
+  }
+  return std::nullopt;
+}
 
 std::string_view step_name(RedistributeStep::Kind kind) {
   constexpr std::array<std::string_view, 6> kNames = {"all_gather", "reduce_scatter", "all_reduce",

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct RedistributeStep {
   std::int64_t bytes = 0;       ///< as CollectiveModel::time_ps counts them; 0 for a local step
   std::int64_t time_ps = 0;
 };
+
+/// The collective that a step of this kind is; nothing: it is local.
+std::optional<Collective> collective_of(RedistributeStep::Kind kind);
 
 /// "all_gather", ..., "slice", "zero".
 std::string_view step_name(RedistributeStep::Kind kind);
@@ -60,6 +64,8 @@ class RedistributeTable {
     const std::int64_t* row = rows_[static_cast<std::size_t>(from)].load(std::memory_order_acquire);
     return (row != nullptr ? row : make_row(from))[to];
   }
+  /// Whether there is a path; none for placements that are not there (-1).
+  bool reaches(int from, int to) const { return from >= 0 && to >= 0 && time_ps(from, to) < kUnreachable; }
   /// The steps of that path, in order; ties go to fewer collectives, then to fewer steps, then to the first in a fixed
   /// order. Empty if there is no path.
   std::vector<RedistributeStep> path(int from, int to) const;

@@ -160,7 +160,6 @@ class HopLister {
       if (has(group, i)) n *= mesh_.shape[ix(i)];
     }
     int copies = 0;
-    Collective collective = Collective::kAllReduce;
     switch (hop.kind) {
       case Kind::kSlice:
         return;
@@ -171,22 +170,20 @@ class HopLister {
         hop.bytes = local_bytes(tensor_, from, mesh_);
         break;
       case Kind::kAllGather:
-        collective = Collective::kAllGather;
         hop.bytes = local_bytes(tensor_, from, mesh_) * n;
         copies = needs_copy(from, group) ? 1 : 0;
         break;
       case Kind::kReduceScatter:
-        collective = Collective::kReduceScatter;
         hop.bytes = local_bytes(tensor_, to, mesh_) * n;
         copies = needs_copy(to, group) ? 1 : 0;
         break;
       case Kind::kAllToAll:
-        collective = Collective::kAllToAll;
         hop.bytes = all_to_all_bytes(from, group, to, n);
         copies = (needs_copy(from, group) ? 1 : 0) + (needs_copy(to, group) ? 1 : 0);
         break;
     }
-    hop.time_ps = collectives_.time_ps(collective, group, hop.bytes) + copies * memory_ps(2 * hop.bytes) + memory_ps(0);
+    hop.time_ps = collectives_.time_ps(*collective_of(hop.kind), group, hop.bytes) + copies * memory_ps(2 * hop.bytes) +
+                  memory_ps(0);
   }
 
   // A piece of the piece, padded on both tensor dims, goes to each device.

@@ -23,8 +23,7 @@ std::vector<CommunicationTotal> communication_totals(const partition::Plan& plan
   }
   for (const partition::Redistribution& redistribution : plan.redistributions) {
     for (const costs::RedistributeStep& step : redistribution.steps) {
-      if (step.kind == Kind::kSlice || step.kind == Kind::kZero) continue;
-      add(step.mesh_dims, step.kind, step.bytes, step.time_ps);
+      if (costs::collective_of(step.kind)) add(step.mesh_dims, step.kind, step.bytes, step.time_ps);
     }
   }
   std::vector<CommunicationTotal> list;

@@ -46,9 +46,7 @@ class Adviser {
 
  private:
   PlanSearchResult search(const Problem& problem, const costs::Redistributor& redistributor, double gap) {
-    engine::Options options = solver_.options();
-    options.gap = std::max(options.gap, gap);
-    options.max_branch_nodes = kMostBranchNodes;
+    engine::Options options = partition::with_effort(solver_.options(), gap, kMostBranchNodes);
     options.max_rows = std::min(options.max_rows, kMostRows);
     partition::PlanSearchInput input{problem, redistributor};
     input.points = points_;

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "costs/memory.h"
+#include "engine/index.h"
 #include "partition/declared.h"
 #include "partition/edge_tables.h"
 #include "partition/intern.h"
@@ -33,7 +34,7 @@ using costs::Phase;
 using costs::Role;
 using costs::ValueRef;
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 struct HashDomain {
   std::uint64_t operator()(const engine::Domain& domain) const {
@@ -262,9 +263,9 @@ class Builder {
   // ---- what is saved for the backward ----
 
   void choose_saved_states() {
-    std::map<std::tuple<std::vector<std::int32_t>, std::int32_t, const costs::RedistributeTable*, std::size_t>,
-             SavedVariable>
-        known;
+    using Key =
+        std::tuple<std::vector<std::int32_t>, std::int32_t, const costs::RedistributeTable*, std::size_t, std::size_t>;
+    std::map<Key, SavedVariable> known;
     for (std::size_t i = 0; i < impl_->uses.size(); ++i) {
       SavedVariable& saved = saved_.emplace_back();
       if (usage_.is_saved[i] == 0) continue;
@@ -274,8 +275,7 @@ class Builder {
       const std::int32_t made_list = again < 0 ? -1 : node_template(again).outputs[ix(value.output)].list;
       std::size_t num_before = 0;  // spans before the value is made again
       const std::vector<engine::Span> spans = saved_spans_of(i, again, num_before);
-      const auto key =
-          std::tuple(lists, made_list, &redistributor_.table(graph_.meta(value)), spans.size() * 64 + num_before);
+      const Key key(lists, made_list, &redistributor_.table(graph_.meta(value)), spans.size(), num_before);
       const auto [entry, is_new] = known.try_emplace(key, SavedVariable{});
       if (is_new) entry->second = make_saved(graph_.meta(value), lists, made_list, spans.size(), num_before);
       saved = entry->second;
@@ -427,9 +427,7 @@ class Builder {
         const int source = table.index_of(lists_[from][a]);
         const int target = table.index_of(lists_[to][b]);
         const bool is_moved = lists_[from][a] != lists_[to][b];
-        if (is_moved &&
-            (source < 0 || target < 0 || table.time_ps(source, target) >= costs::RedistributeTable::kUnreachable))
-          continue;
+        if (is_moved && !table.reaches(source, target)) continue;
         domain.costs.push_back(is_moved ? table.time_ps(source, target) : 0);
         row.push_back(static_cast<std::int32_t>(a));
         col.push_back(static_cast<std::int32_t>(b));

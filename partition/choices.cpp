@@ -11,6 +11,7 @@
 #include "costs/local_program.h"
 #include "costs/memory.h"
 #include "costs/rules/rule.h"
+#include "engine/index.h"
 #include "partition/declared.h"
 #include "partition/dominance.h"
 
@@ -24,7 +25,7 @@ using costs::Role;
 using costs::Split;
 using costs::Strategy;
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 /// A graph input comes from outside: whole or cut along any dim, never an unfinished sum. (The tangent of a scalar loss
 /// is 1 on every rank.)
@@ -123,10 +124,6 @@ class SignatureWriter {
   std::string bytes_;
 };
 
-}  // namespace
-
-namespace {
-
 /// Bytes of one tensor, or of the workspace of `node`, under each strategy.
 std::vector<std::int64_t> usage_row(const Problem& problem, const Node& node, const PointUsage::Term& term,
                                     const std::vector<Strategy>& strategies) {
@@ -149,6 +146,14 @@ std::vector<std::int64_t> usage_row(const Problem& problem, const Node& node, co
   return row;
 }
 
+/// Of the all-reduces in the programs of `strategy`.
+engine::Cost communication_ps(const Problem& problem, const costs::Redistributor& redistributor, const Node& node,
+                              const Strategy& strategy) {
+  if (node.role != Role::kNone) return 0;
+  return costs::total_ps(costs::program_all_reduces(problem.graph, node, strategy, problem.mesh, problem.cluster.device,
+                                                    redistributor.collectives()));
+}
+
 /// Of a parameter that is trained: that of its optimizer's step.
 engine::Cost price_ps(const Problem& problem, const costs::Redistributor& redistributor, const Node& node,
                       const NodeContext& context, const Strategy& strategy) {
@@ -158,8 +163,7 @@ engine::Cost price_ps(const Problem& problem, const costs::Redistributor& redist
   }
   if (node.role != Role::kNone) return 0;
   return costs::compute_ps(problem.graph, node, strategy, problem.mesh, problem.cluster) +
-         costs::total_ps(costs::program_all_reduces(problem.graph, node, strategy, problem.mesh, problem.cluster.device,
-                                                    redistributor.collectives()));
+         communication_ps(problem, redistributor, node, strategy);
 }
 
 }  // namespace
@@ -192,19 +196,15 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
   if (node.role == Role::kNone && node.strategies.empty() && !problem.keep_dominated) {
     drop_dominated(problem.graph, node, redistributor, context, strategies, prices);
   }
+  for (const Strategy& strategy : strategies) {
+    choices.communication.push_back(communication_ps(problem, redistributor, node, strategy));
+  }
   if (context.is_optional) {
     strategies.push_back({std::vector<Placements>(node.inputs.size(), not_there()),
                           std::vector<Placements>(node.outputs.size(), not_there())});
     strategies.back().one_dim.fill(std::numeric_limits<std::uint16_t>::max());
     prices.push_back(0);
-  }
-  for (const Strategy& strategy : strategies) {
-    const bool runs =
-        node.role == Role::kNone && !(context.is_optional && choices.communication.size() + 1 == strategies.size());
-    choices.communication.push_back(
-        runs ? costs::total_ps(costs::program_all_reduces(problem.graph, node, strategy, problem.mesh,
-                                                          problem.cluster.device, redistributor.collectives()))
-             : 0);
+    choices.communication.push_back(0);
   }
   choices.domain.levels = strategy_levels(strategies, problem.mesh.rank());
   for (const PointUsage::Term& term : context.memory) {

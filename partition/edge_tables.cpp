@@ -4,10 +4,12 @@
 
 #include <cstddef>
 
+#include "engine/index.h"
+
 namespace autopar::partition {
 namespace {
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 }  // namespace
 
@@ -37,9 +39,8 @@ engine::Table EdgeTables::make_table(const Key& key) const {
       // Nothing can be made of what is not there, but it costs nothing not to make something.
       if (placements == to[i] || to[i] == not_there()) {
         cost = 0;
-      } else if (from_state >= 0 && to_state[i] >= 0) {
-        const std::int64_t time_ps = times.time_ps(from_state, to_state[i]);
-        if (time_ps < costs::RedistributeTable::kUnreachable) cost = time_ps;
+      } else if (times.reaches(from_state, to_state[i])) {
+        cost = times.time_ps(from_state, to_state[i]);
       }
       table.costs.push_back(cost);
     }

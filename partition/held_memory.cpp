@@ -5,13 +5,14 @@
 
 #include "costs/local_program.h"
 #include "costs/memory.h"
+#include "engine/index.h"
 
 namespace autopar::partition {
 namespace {
 
 using costs::Placements;
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 /// What a plan's tensors take.
 class Sizes {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <utility>
 
 #include "costs/local_program.h"
 #include "costs/views.h"
+#include "engine/index.h"
 
 namespace autopar::partition {
 namespace {
@@ -17,24 +17,7 @@ using costs::Phase;
 using costs::Role;
 using costs::ValueRef;
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
-
-/// Index into collect_uses() of a value's readers in each phase; -1: none.
-struct Groups {
-  std::int32_t forward = -1;
-  std::int32_t backward = -1;
-};
-
-using GroupsOfValues = std::map<std::pair<std::int32_t, std::int32_t>, Groups>;
-
-GroupsOfValues groups_of_values(const std::vector<PhaseUses>& uses) {
-  GroupsOfValues groups;
-  for (std::size_t i = 0; i < uses.size(); ++i) {
-    Groups& own = groups[{uses[i].value.node, uses[i].value.output}];
-    (uses[i].phase == Phase::kForward ? own.forward : own.backward) = static_cast<std::int32_t>(i);
-  }
-  return groups;
-}
+using engine::ix;
 
 /// The time points of one graph.
 class Times {
@@ -94,7 +77,7 @@ std::int32_t first_read(const Times& times, const PhaseUses& uses) {
 class Tree {
  public:
   Tree(const Times& times, const std::vector<PhaseUses>& uses, const std::vector<char>& is_saved,
-       const GroupsOfValues& groups, bool may_be_missing)
+       const UsesOfValues& groups, bool may_be_missing)
       : times_(times), uses_(uses), is_saved_(is_saved), groups_(groups), may_be_missing_(may_be_missing) {}
 
   void collect(ValueRef root, std::vector<Holding>& out) {
@@ -266,7 +249,7 @@ class Tree {
   const Times& times_;
   const std::vector<PhaseUses>& uses_;
   const std::vector<char>& is_saved_;
-  const GroupsOfValues& groups_;
+  const UsesOfValues& groups_;
   const bool may_be_missing_;
   std::vector<Tensor> tensors_;
   engine::Span now_;
@@ -294,7 +277,7 @@ Timeline Timeline::of(const Graph& graph) {
 
 std::vector<Holding> find_holdings(const Graph& graph, const Timeline& timeline, const std::vector<PhaseUses>& uses,
                                    const std::vector<char>& is_saved, bool may_be_missing) {
-  const GroupsOfValues groups = groups_of_values(uses);
+  const UsesOfValues groups = uses_of_values(uses);
   const Times times(graph, timeline);
   Tree tree(times, uses, is_saved, groups, may_be_missing);
   std::vector<Holding> holdings;
@@ -315,14 +298,14 @@ std::vector<Holding> find_holdings(const Graph& graph, const Timeline& timeline,
 
 std::vector<engine::Span> saved_spans(const Graph& graph, const Timeline& timeline,
                                       const std::vector<PhaseUses>& uses) {
-  const GroupsOfValues groups = groups_of_values(uses);
+  const UsesOfValues groups = uses_of_values(uses);
   const Times times(graph, timeline);
   std::vector<engine::Span> spans(uses.size());
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const Node& producer = graph.nodes[ix(uses[i].value.node)];
     if (uses[i].phase != Phase::kBackward || producer.role != Role::kNone || producer.phase != Phase::kForward)
       continue;
-    const Groups& own = groups.at({uses[i].value.node, uses[i].value.output});
+    const UsesOfValue& own = groups.at({uses[i].value.node, uses[i].value.output});
     const std::int32_t made = saved_time(times, uses[i].value, uses, own.forward);
     const std::int32_t read = first_read(times, uses[i]);
     if (made + 1 < read) spans[i] = {made, read + 1};

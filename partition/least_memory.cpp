@@ -1,6 +1,5 @@
 #include "partition/least_memory.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -14,7 +13,6 @@ using engine::Cost;
 
 /// A minimum need not be exact to be a bound: networks that need much branching end early.
 constexpr double kGap = 1e-3;
-constexpr std::size_t kRows = std::size_t{1} << 14;
 constexpr std::int64_t kMostBranchNodes = 0;
 
 /// What `network`, which looks at one time point, uses there, as its cost; what is forbidden stays so.
@@ -37,10 +35,8 @@ engine::CostNetwork usage_as_cost(engine::CostNetwork network) {
 
 engine::Solution minimise_usage(const ModelNetwork& model, SharedSolver& solver) {
   engine::Options options = solver.options();
-  options.gap = kGap;
-  options.max_rows = std::min(options.max_rows, kRows);
-  options.max_branch_nodes = kMostBranchNodes;
-  return solver.solve(usage_as_cost(model.network), options);
+  options.gap = 0;  // the user's is of the time
+  return solver.solve(usage_as_cost(model.network), with_effort(options, kGap, kMostBranchNodes));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "costs/memory.h"
+#include "engine/index.h"
 #include "partition/build_network.h"
 #include "partition/held_memory.h"
 #include "partition/model_network.h"
@@ -11,7 +12,7 @@
 namespace autopar::partition {
 namespace {
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 /// Reads a plan off an assignment.
 class PlanMaker {
@@ -39,7 +40,8 @@ class PlanMaker {
       throw std::logic_error("the plan's parts cost " + std::to_string(parts_ps) + " ps, its assignment " +
                              std::to_string(expected));
     }
-    plan_.cost_ps = step_time(problem_, plan_, redistributor_.collectives()).total_ps();
+    plan_.cost_ps =
+        problem_.has_overlap ? step_time(problem_, plan_, redistributor_.collectives()).total_ps() : parts_ps;
     return std::move(plan_);
   }
 

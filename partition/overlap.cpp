@@ -12,6 +12,7 @@
 
 #include "costs/compute.h"
 #include "costs/views.h"
+#include "engine/index.h"
 #include "partition/segments.h"
 
 namespace autopar::partition {
@@ -23,7 +24,7 @@ using costs::Phase;
 using costs::RedistributeStep;
 using costs::Role;
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 bool is_cast_or_view(const Node& node) { return costs::is_view(node.op) || node.op == "aten._to_copy.default"; }
 
@@ -76,26 +77,11 @@ struct Buckets {
   std::set<std::pair<RedistributeStep::Kind, std::uint32_t>> kinds;
 };
 
-bool moves(const RedistributeStep& step) {
-  return step.kind != RedistributeStep::Kind::kSlice && step.kind != RedistributeStep::Kind::kZero;
-}
-
-costs::Collective collective_of(RedistributeStep::Kind kind) {
-  switch (kind) {
-    case RedistributeStep::Kind::kAllGather:
-      return costs::Collective::kAllGather;
-    case RedistributeStep::Kind::kReduceScatter:
-      return costs::Collective::kReduceScatter;
-    case RedistributeStep::Kind::kAllReduce:
-      return costs::Collective::kAllReduce;
-    default:
-      return costs::Collective::kAllToAll;
-  }
-}
-
+/// Of a collective with no bytes; 0 for a local step.
 std::int64_t startup_ps(RedistributeStep::Kind kind, std::uint32_t mesh_dims,
                         const costs::CollectiveModel& collectives) {
-  return collectives.time_ps(collective_of(kind), mesh_dims, 0);
+  const auto collective = costs::collective_of(kind);
+  return collective ? collectives.time_ps(*collective, mesh_dims, 0) : 0;
 }
 
 }  // namespace
@@ -165,7 +151,7 @@ std::int64_t hideable_ps(const std::vector<RedistributeStep>& steps, const costs
                          std::int64_t most_in_bucket) {
   std::int64_t sum = 0;
   for (const RedistributeStep& step : steps) {
-    if (!moves(step)) continue;
+    if (!costs::collective_of(step.kind)) continue;
     const std::int64_t startup = startup_ps(step.kind, step.mesh_dims, collectives);
     sum += step.time_ps - startup + (most_in_bucket > 0 ? startup / most_in_bucket : 0);
   }
@@ -188,25 +174,20 @@ StepTime step_time(const Problem& problem, const Plan& plan, const costs::Collec
     (window < 0 ? time.optimizer_ps : time.windows[ix(window)].compute_ps) += plan.nodes[i].compute_ps;
     time.exposed_ps += costs::total_ps(plan.nodes[i].all_reduces);
   }
-  std::map<std::tuple<std::int32_t, std::int32_t, Phase>, std::int32_t> entry_of;
-  for (std::size_t i = 0; i < uses.size(); ++i) {
-    entry_of[{uses[i].value.node, uses[i].value.output, uses[i].phase}] = static_cast<std::int32_t>(i);
-  }
+  const UsesOfValues of_values = uses_of_values(uses);
   std::vector<Buckets> buckets(time.windows.size());
   for (const Redistribution& one : plan.redistributions) {
     // What is saved is for the backward's readers.
     const Phase phase = one.is_saved ? Phase::kBackward : one.phase;
-    const std::int32_t entry = entry_of.at({one.value.node, one.value.output, phase});
-    const std::int32_t window = problem.has_overlap ? overlap.hides_in(entry) : -1;
+    const std::int32_t entry = of_values.at({one.value.node, one.value.output}).in(phase);
+    const std::int32_t window = overlap.hides_in(entry);
     if (window < 0) {
-      costs::Device device = problem.cluster.device;
-      if (!problem.has_overlap) device.matmul_overlap = 0;
-      time.exposed_ps += exposed_ps(overlap, entry, one.steps, device);
+      time.exposed_ps += exposed_ps(overlap, entry, one.steps, problem.cluster.device);
       continue;
     }
     buckets[ix(window)].bytes_ps += hideable_ps(one.steps, collectives, 0);
     for (const RedistributeStep& step : one.steps) {
-      if (moves(step)) buckets[ix(window)].kinds.emplace(step.kind, step.mesh_dims);
+      if (costs::collective_of(step.kind)) buckets[ix(window)].kinds.emplace(step.kind, step.mesh_dims);
     }
   }
   for (std::size_t w = 0; w < buckets.size(); ++w) {
@@ -239,9 +220,7 @@ void OverlapNetworks::price_links(const costs::Redistributor& redistributor) {
       if (from == to || to == not_there()) return 0;
       const int source = paths.index_of(from);
       const int target = paths.index_of(to);
-      if (source < 0 || target < 0 || paths.time_ps(source, target) >= costs::RedistributeTable::kUnreachable) {
-        return engine::kForbidden;
-      }
+      if (!paths.reaches(source, target)) return engine::kForbidden;
       const std::vector<RedistributeStep> steps = paths.path(source, target);
       return priced.window >= 0 ? hideable_ps(steps, redistributor.collectives(), overlap_.most_in_bucket(link.uses))
                                 : exposed_ps(overlap_, link.uses, steps, problem_.cluster.device);

@@ -72,7 +72,7 @@ struct StepTime {
   std::int64_t total_ps() const;
 };
 
-/// The time of a plan's step. Without overlap (Problem::has_overlap) all communication is exposed.
+/// The time of a plan's step with overlap.
 StepTime step_time(const Problem& problem, const Plan& plan, const costs::CollectiveModel& collectives);
 
 /// The networks that bound the overlapped time. For any shares 0 <= s_w <= 1, max(compute, hideable) is at least

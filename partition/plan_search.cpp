@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "engine/index.h"
 #include "partition/held_memory.h"
 #include "partition/overlap.h"
 
@@ -18,21 +19,18 @@ using engine::Status;
 /// At most so many time points are added at once, and no two nearer than this part of all.
 constexpr std::size_t kMostNewPoints = 3;
 constexpr std::int32_t kFewestApart = 16;
-/// Offers to run again make a network too hard to solve to the end: this near is near enough to decide, and wide
-/// relations are not worth it.
+/// Offers to run again make a network too hard to solve to the end: this near is near enough to decide.
 constexpr double kOffersGap = 0.002;
-constexpr std::size_t kOffersRows = std::size_t{1} << 14;
 /// Of the communication that hides, so much counts where its amount is all but free; and how far shares move.
 constexpr std::int64_t kLittleShare = 8;
 constexpr double kShareGap = 0.0002;
 constexpr double kGoodGap = 0.001;
-constexpr std::size_t kShareRows = std::size_t{1} << 14;
 constexpr std::array<std::int64_t, 8> kShareSteps = {512, 256, 192, 128, 96, 64, 32, 16};
 /// Rounds of deciding what runs again, and how much of the limit is left free where a round's choice did not fit.
 constexpr int kMostRounds = 6;
 constexpr std::int64_t kMarginShare = 50;
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 /// The highest peaks of `memory` above `limit`, apart from each other.
 std::vector<std::int32_t> peaks(const HeldMemory& memory, std::int64_t limit) {
@@ -60,7 +58,6 @@ class PlanSearch {
         solver_(solver),
         limit_(input.problem.pins.memory_limit_bytes),
         nothing_(input.problem.graph.nodes.size(), 0),
-        original_(input.problem, nothing_, true),
         points_(input.points) {}
 
   PlanSearchResult run() {
@@ -92,10 +89,10 @@ class PlanSearch {
     }
     Plan plan = make_plan(input_.problem, input_.redistributor, *input_.first, found.assignment);
     if (plan.memory.peak_bytes <= limit_) {
-      keep(std::move(plan), original_, nothing_);
+      keep(std::move(plan), input_.problem, nothing_);
       return;
     }
-    add_points(original_, held_memory(input_.problem, plan));
+    add_points(Variant(input_.problem, nothing_, true), held_memory(input_.problem, plan));
     search_at_points();
   }
 
@@ -103,7 +100,7 @@ class PlanSearch {
     if (input_.problem.pins.may_recompute && !input_.reprice) {
       search_repeats();
     } else {
-      search_variant(original_, nothing_, true);
+      search_variant(Variant(input_.problem, nothing_, true), nothing_, true);
     }
   }
 
@@ -128,15 +125,9 @@ class PlanSearch {
   bool decide_repeats(const Offers& offers, std::int64_t margin, std::vector<char>& which) {
     ModelNetwork model = offers.network(input_.redistributor, points_);
     model.network.usage_limit -= margin;
-    engine::Options effort = options_;
-    effort.gap = std::max(effort.gap, kOffersGap);
-    effort.max_rows = std::min(effort.max_rows, kOffersRows);
-    effort.max_branch_nodes = 1;
-    engine::Solution found = solve(offers.problem(), model, effort);
+    engine::Solution found = solve(offers.problem(), model, with_effort(options_, kOffersGap, 1));
     if (found.status == Status::kNoSolution && !solver_.is_out_of_time()) {
-      effort.max_branch_nodes = -1;  // the first that is found
-      effort.gap = 1;
-      found = solve(offers.problem(), model, effort);
+      found = solve(offers.problem(), model, with_effort(options_, 1, -1));  // the first that is found
     }
     if (margin == 0) raise_bound(found.bound);
     if (found.assignment.empty()) {
@@ -160,7 +151,7 @@ class PlanSearch {
       }
       Plan plan = make_plan(problem, input_.redistributor, model, found.assignment);
       if (plan.memory.peak_bytes <= limit_) {
-        keep(std::move(plan), variant, which);
+        keep(std::move(plan), problem, which);
         return true;
       }
       if (solver_.is_out_of_time()) return false;
@@ -177,13 +168,13 @@ class PlanSearch {
     return points_.size() > before;
   }
 
-  void keep(Plan plan, const Variant& variant, const std::vector<char>& which) {
+  void keep(Plan plan, const Problem& problem, const std::vector<char>& which) {
     if (result_.plan && cost() <= plan.cost_ps) return;
     for (std::size_t i = 0; i < which.size(); ++i) {
       if (which[i] != 0) plan.recomputed.push_back(input_.problem.graph.nodes[i].key);
     }
     result_.plan = std::move(plan);
-    result_.problem = variant.repeated.problem;
+    result_.problem = problem;
   }
 
   engine::Solution solve(const Problem& problem, const ModelNetwork& model, const engine::Options& options) {
@@ -206,9 +197,10 @@ class PlanSearch {
     for (int round = 0;; ++round) {
       std::vector<std::int64_t> of_windows;
       for (const std::int32_t one : classes) of_windows.push_back(shares[ix(one)]);
-      engine::Solution found = solve(networks.priced(of_windows), limited(options, kShareGap, kShareRows));
+      const engine::CostNetwork network = networks.priced(of_windows);
+      engine::Solution found = solve(network, with_effort(options, kShareGap, 0));
       if (round == 0 && found.status == Status::kNoSolution && !solver_.is_out_of_time()) {
-        found = solve(networks.priced(of_windows), options);
+        found = solve(network, options);
       }
       best.bound = std::max(best.bound, found.bound);
       best.status = found.status;
@@ -219,7 +211,7 @@ class PlanSearch {
         best.cost = time.total_ps();
       }
       const auto slack = static_cast<Cost>(std::max(options.gap, kGoodGap) * static_cast<double>(best.cost));
-      const bool is_last = round > 0 && static_cast<std::size_t>(round) > kShareSteps.size();
+      const bool is_last = static_cast<std::size_t>(round) > kShareSteps.size();
       if (best.bound + slack >= best.cost || solver_.is_out_of_time() || is_last) return best;
       if (round == 0) {
         shares.assign(num_classes, 0);
@@ -227,14 +219,6 @@ class PlanSearch {
         step_shares(classes, time, kShareSteps[static_cast<std::size_t>(round) - 1], shares);
       }
     }
-  }
-
-  /// Less effort for one of many networks, of which none decides alone.
-  static engine::Options limited(engine::Options options, double gap, std::size_t rows) {
-    options.gap = std::max(options.gap, gap);
-    options.max_rows = std::min(options.max_rows, rows);
-    options.max_branch_nodes = 0;
-    return options;
   }
 
   static void step_shares(const std::vector<std::int32_t>& classes, const StepTime& time, std::int64_t step,
@@ -279,8 +263,7 @@ class PlanSearch {
   SharedSolver& solver_;
   const std::int64_t limit_;
   const std::vector<char> nothing_;  // runs again
-  const Variant original_;
-  PointIds points_;  // all that were looked at
+  PointIds points_;                  // all that were looked at
   int num_solves_ = 0;
   PlanSearchResult result_;
 };

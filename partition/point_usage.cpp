@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "engine/index.h"
+
 namespace autopar::partition {
 namespace {
 
 using costs::Graph;
 using costs::Role;
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 class Collector {
  public:

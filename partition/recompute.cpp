@@ -3,12 +3,12 @@
 #include <cstddef>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <variant>
 
 #include "costs/rules/rule.h"
 #include "costs/views.h"
+#include "engine/index.h"
 #include "partition/segments.h"
 
 namespace autopar::partition {
@@ -20,14 +20,14 @@ using costs::Node;
 using costs::Phase;
 using costs::Role;
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 bool is_forward_op(const Node& node) { return node.role == Role::kNone && node.phase == Phase::kForward; }
 
 class Repeater {
  public:
   Repeater(const Problem& problem, const std::vector<char>& which, bool reads_again)
-      : old_(problem.graph), which_(which), reads_again_(reads_again) {
+      : old_(problem.graph), old_pins_(problem.pins.nodes), which_(which), reads_again_(reads_again) {
     result_.problem = problem;
     result_.problem.graph.nodes.clear();
     result_.problem.pins.nodes.clear();
@@ -36,7 +36,6 @@ class Repeater {
     for (std::size_t i = 0; i < old_.nodes.size(); ++i) {
       if (old_.nodes[i].phase == Phase::kBackward) by_key_.emplace(old_.nodes[i].key, static_cast<std::int32_t>(i));
     }
-    old_pins_ = &problem.pins.nodes;
   }
 
   RepeatedProblem run() {
@@ -67,8 +66,7 @@ class Repeater {
     Node copy = node;
     rename(copy, node.phase == Phase::kBackward && reads_again_, false);
     if (copy.same_strategy_as >= 0) copy.same_strategy_as = result_.index_of[ix(copy.same_strategy_as)];
-    result_.index_of[ix(index)] = add(
-        std::move(copy), index < static_cast<std::int32_t>(old_pins_->size()) ? (*old_pins_)[ix(index)] : Pin{}, false);
+    result_.index_of[ix(index)] = add(std::move(copy), old_pins_.empty() ? Pin{} : old_pins_[ix(index)], false);
   }
 
   void make(std::int32_t index) {
@@ -96,7 +94,7 @@ class Repeater {
     std::vector<Node>& nodes = result_.problem.graph.nodes;
     const auto index = static_cast<std::int32_t>(nodes.size());
     nodes.push_back(std::move(node));
-    if (!old_pins_->empty()) result_.problem.pins.nodes.push_back(std::move(pin));
+    if (!old_pins_.empty()) result_.problem.pins.nodes.push_back(std::move(pin));
     result_.is_optional.push_back(is_optional ? 1 : 0);
     return index;
   }
@@ -120,7 +118,7 @@ class Repeater {
   }
 
   const Graph& old_;
-  const std::vector<Pin>* old_pins_ = nullptr;
+  const std::vector<Pin>& old_pins_;  // empty: none
   const std::vector<char>& which_;
   bool reads_again_;
   std::unordered_map<std::string_view, std::int32_t> by_key_;
@@ -131,26 +129,24 @@ class Repeater {
 
 std::vector<char> repeatable_nodes(const Graph& graph) {
   const Segments segments = find_segments(graph);
-  std::vector<char> may_repeat(graph.nodes.size(), 0);
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    may_repeat[i] = is_forward_op(node) && !costs::is_view(node.op) && !node.op.starts_with("autopar.") &&
-                            !costs::draws_random_numbers(node)
-                        ? 1
-                        : 0;
-  }
-  // A view passes on what it is made from.
+  // What leaves its segment, or is handed out; a view passes on what it is made from.
+  std::vector<char> leaves(graph.nodes.size(), 0);
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
     if (!is_forward_op(node)) continue;
     for (const costs::ValueRef& input : node.inputs) {
-      const bool leaves = segments.of_node[ix(input.node)] != segments.of_node[i];
-      const bool is_passed_on = costs::is_view(node.op) && may_repeat[i] == 2;
-      if (leaves || is_passed_on) may_repeat[ix(input.node)] = costs::is_view(graph.nodes[ix(input.node)].op) ? 2 : 0;
+      const bool is_passed_on = costs::is_view(node.op) && leaves[i] != 0;
+      if (is_passed_on || segments.of_node[ix(input.node)] != segments.of_node[i]) leaves[ix(input.node)] = 1;
     }
   }
-  for (const costs::GraphOutput& output : graph.outputs) may_repeat[ix(output.value.node)] = 0;
-  for (char& may : may_repeat) may = may == 1 ? 1 : 0;
+  for (const costs::GraphOutput& output : graph.outputs) leaves[ix(output.value.node)] = 1;
+  std::vector<char> may_repeat;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const bool may = leaves[i] == 0 && is_forward_op(node) && !costs::is_view(node.op) &&
+                     !node.op.starts_with("autopar.") && !costs::draws_random_numbers(node);
+    may_repeat.push_back(may ? 1 : 0);
+  }
   return may_repeat;
 }
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "engine/index.h"
+
 namespace autopar::partition {
 namespace {
 
@@ -19,7 +21,7 @@ using costs::ValueRef;
 
 constexpr std::int32_t kNoSegment = std::numeric_limits<std::int32_t>::max();
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;

@@ -10,6 +10,8 @@
 namespace autopar::partition {
 namespace {
 
+constexpr std::size_t kNarrowRows = std::size_t{1} << 14;
+
 /// What rank 0 tells the others before each search: help, or leave.
 struct Call {
   bool leave = true;
@@ -28,6 +30,13 @@ Call share(engine::Comm& comm, const Call& call) {
 }
 
 }  // namespace
+
+engine::Options with_effort(engine::Options options, double gap, std::int64_t max_branch_nodes) {
+  options.gap = std::max(options.gap, gap);
+  options.max_rows = std::min(options.max_rows, kNarrowRows);
+  options.max_branch_nodes = max_branch_nodes;
+  return options;
+}
 
 SharedSolver::SharedSolver(const engine::Options& options, engine::Comm& comm,
                            std::function<void(const engine::Progress&)> progress)

@@ -9,6 +9,10 @@
 
 namespace autopar::partition {
 
+/// `options` for one of many networks, of which none decides alone: it ends within `gap` and after so many branch
+/// nodes, and keeps relations narrow.
+engine::Options with_effort(engine::Options options, double gap, std::int64_t max_branch_nodes);
+
 /// Solves networks one after another, each on all ranks, within one time limit. Rank 0 has it; the other ranks are in
 /// help_solve() until it leaves.
 class SharedSolver {

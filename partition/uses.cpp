@@ -55,4 +55,13 @@ std::vector<PhaseUses> collect_uses(const Graph& graph) {
   return used;
 }
 
+UsesOfValues uses_of_values(const std::vector<PhaseUses>& uses) {
+  UsesOfValues of_values;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    UsesOfValue& own = of_values[{uses[i].value.node, uses[i].value.output}];
+    (uses[i].phase == Phase::kForward ? own.forward : own.backward) = static_cast<std::int32_t>(i);
+  }
+  return of_values;
+}
+
 }  // namespace autopar::partition

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "costs/graph.h"
@@ -19,5 +21,16 @@ struct PhaseUses {
 /// In the order of values, forward before backward; without values that nothing reads. A node reads in its own phase; a
 /// graph output reads in the phase of what makes it, gradients in the backward.
 std::vector<PhaseUses> collect_uses(const costs::Graph& graph);
+
+/// A value's entries in collect_uses(): of its readers in each phase; -1: none.
+struct UsesOfValue {
+  std::int32_t forward = -1;
+  std::int32_t backward = -1;
+  std::int32_t in(costs::Phase phase) const { return phase == costs::Phase::kForward ? forward : backward; }
+};
+
+/// By node and output.
+using UsesOfValues = std::map<std::pair<std::int32_t, std::int32_t>, UsesOfValue>;
+UsesOfValues uses_of_values(const std::vector<PhaseUses>& uses);
 
 }  // namespace autopar::partition

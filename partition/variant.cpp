@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "engine/index.h"
+
 namespace autopar::partition {
 namespace {
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
 
 }  // namespace
 
