@@ -4,11 +4,13 @@ processes."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import autopar
+import torch
 import torch.distributed as dist
 from apply_checks import make_plan, mesh_of
 from autopar.again import AGAIN
@@ -23,6 +25,8 @@ SCALARS = 16  # bytes: of the loss's gradient, which the autograd engine holds
 # Storage that a tensor is made from counts as long as it may be that tensor's, also where a redistribution gives it its
 # own; and a tensor that a redistribution has brought in rows may have to be copied for a view of it.
 MOST_APART = 0.1
+# A random plan has many tensors all readers of which move what they read, so that it is not there as long as predicted.
+MOST_APART_AT_RANDOM = 0.2
 
 
 def holds_what_it_should(
@@ -51,8 +55,10 @@ def holds_what_it_should(
     measured = measure(parallel, args, kwargs)
     step, _ = parallel._find_step(args, kwargs)
     holds_nothing_too_long(step, measured)
-    holds_what_is_predicted(json.loads(path.read_text()), measured, tolerance)
-    return autopar.load_plan(path), step
+    plan = autopar.load_plan(path)
+    predicted = {key: node.get("memory_bytes") for key, node in json.loads(path.read_text())["nodes"].items()}
+    holds_what_is_predicted(plan, predicted, measured, tolerance, padding_bytes(plan, step))
+    return plan, step
 
 
 def holds_nothing_too_long(step: Step, measured: Measured) -> None:
@@ -65,7 +71,9 @@ def holds_nothing_too_long(step: Step, measured: Measured) -> None:
         assert abs(found.peak - right.peak) <= SCALARS, found
 
 
-def holds_what_is_predicted(plan: Mapping[str, Any], measured: Measured, tolerance: float) -> None:
+def holds_what_is_predicted(
+    plan: autopar.Plan, predicted: Mapping[str, Any], measured: Measured, tolerance: float, padding: int
+) -> None:
     """At every node, on the device that holds the most."""
     turns: dict[str, int] = {}
     for reading in measured.readings:
@@ -74,12 +82,21 @@ def holds_what_is_predicted(plan: Mapping[str, Any], measured: Measured, toleran
     dist.all_gather_object(gathered, turns)
     most = {turn: max(each.get(turn, 0) for each in gathered) for turn in turns}
     peak = max(most.values())
-    predicted = plan["totals"]["peak"]["bytes"]
     allowed = tolerance * peak + SCALARS
-    assert -SCALARS <= predicted - peak <= allowed, (predicted, peak)
+    assert -SCALARS - padding <= plan.peak_bytes - peak <= allowed, (plan.peak_bytes, peak)
     for turn, bytes_held in most.items():
-        if turn in plan["nodes"]:
-            assert plan["nodes"][turn]["memory_bytes"] >= bytes_held - allowed, (turn, bytes_held)
+        if turn in predicted:
+            assert predicted[turn] >= bytes_held - allowed - padding, (turn, bytes_held)
+
+
+def padding_bytes(plan: autopar.Plan, step: Step) -> int:
+    """What is gathered of uneven pieces along dim 0 is the beginning of a longer buffer, which is not predicted."""
+    padding = 0
+    for entry in plan.redistributions:
+        if entry.steps and entry.steps[-1].kind == "all_gather":
+            size = getattr(torch, entry.steps[-1].dtype).itemsize
+            padding += entry.steps[-1].bytes - math.prod(local_shape(plan, step, entry)) * size
+    return padding
 
 
 def runs_and_keeps_what_the_plan_says(plan: autopar.Plan, step: Step) -> None:
@@ -114,7 +131,7 @@ def check_best_plans(rank: int, folder: Path) -> None:
 def check_random_plans(rank: int, folder: Path) -> None:
     mesh = mesh_of(dp=2, tp=dist.get_world_size() // 2)
     for family, seed in (("mlp", "1"), ("transformer", "2"), ("llama_tied", "3")):
-        holds_what_it_should(folder, family, mesh, "--random-plan", seed, tolerance=MOST_APART)
+        holds_what_it_should(folder, family, mesh, "--random-plan", seed, tolerance=MOST_APART_AT_RANDOM)
 
 
 def check_plans_within_limits(rank: int, folder: Path) -> None:
