@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from autopar.parallel import ParallelModule, Step, place_whole
 from autopar.placements import to_torch
-from autopar.program import NODE_TAG, TURN_TAG
+from autopar.redistribute import NODE_TAG, TURN_TAG
 from small_models import loss_of
 from torch import Tensor, fx
 from torch.distributed._tools.mem_tracker import MemTracker

@@ -16,7 +16,8 @@ from torch.utils import _pytree as pytree
 
 from .placements import Device, is_partial, piece_of, shard_dim, to_torch
 from .plan import Placements
-from .program import Program, RandomNode
+from .program import Program
+from .random_numbers import RandomNode
 
 MASK = 2**64 - 1
 Compiler = Callable[[Any], Any]  # of a graph module
