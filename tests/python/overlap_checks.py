@@ -6,8 +6,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
-import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from apply_checks import make_plan, mesh_of, refused, same_gradients, trains_ali
 from autopar.plan import LOCAL_STEPS, PHASES, Redistribution
 from autopar.redistribute import TURN_TAG
 from executed import KINDS
-from memory_curve import WAIT, key_of
+from memory_curve import WAIT, issued_for, key_of
 from overlap_plans import overlapped
 from region_checks import runs_what_is_listed
 from small_models import Case, loss_of, transformer
@@ -35,11 +34,18 @@ FSDP = {
 Bucket = tuple[str, str, tuple[str, ...]]  # turn, op, values
 
 
-def overlap_plan(folder: Path, case: Case, mesh: DeviceMesh, *options: str, name: str = "plan") -> Path:
+def overlap_plan(
+    folder: Path,
+    case: Case,
+    mesh: DeviceMesh,
+    *options: str,
+    name: str = "plan",
+    constraints: Mapping[str, Any] | None = None,
+) -> Path:
     costs = folder / "cheap-links.json"
-    costs.write_text(json.dumps(cluster()))
-    pins = None if options else FSDP
-    plain = make_plan(folder, case, mesh, *options, name=name, cluster=str(costs), constraints=pins)
+    if dist.get_rank() == 0:
+        costs.write_text(json.dumps(cluster()))
+    plain = make_plan(folder, case, mesh, *options, name=name, cluster=str(costs), constraints=constraints)
     made = overlapped(json.loads(plain.read_text()), json.loads((folder / f"{name}.json").read_text()))
     return edited(folder, f"{name}-overlap", made)
 
@@ -87,10 +93,7 @@ def under_way(module: fx.GraphModule) -> Iterator[tuple[fx.Node, list[fx.Node]]]
     waits: dict[fx.Node, list[fx.Node]] = {}
     for node in module.graph.nodes:
         if node.target is WAIT:
-            (issued,) = node.all_input_nodes
-            if issued.target is operator.getitem:
-                (issued,) = issued.all_input_nodes
-            waits.setdefault(issued, []).append(node)
+            waits.setdefault(issued_for(node), []).append(node)
     for issued, waiting in waits.items():
         if any(key_of(one, TURN_TAG) != key_of(issued, TURN_TAG) for one in waiting):
             yield issued, waiting
@@ -127,7 +130,7 @@ def fsdp_case() -> Case:
 def check_what_is_under_way_hides_behind_nodes(rank: int, folder: Path) -> None:
     _, args, kwargs = case = fsdp_case()
     mesh = mesh_of(dp=4)
-    path = overlap_plan(folder, case, mesh)
+    path = overlap_plan(folder, case, mesh, constraints=FSDP)
     plan = autopar.load_plan(path)
     parallel = trains_alike(path, mesh, case)
     runs_what_is_listed(parallel, plan, mesh, args)
@@ -154,7 +157,7 @@ def check_what_is_under_way_compiles(rank: int, folder: Path) -> None:
 def check_impossible_starts_are_refused(rank: int, folder: Path) -> None:
     model, args, kwargs = case = fsdp_case()
     mesh = mesh_of(dp=4)
-    good = json.loads(overlap_plan(folder, case, mesh).read_text())
+    good = json.loads(overlap_plan(folder, case, mesh, constraints=FSDP).read_text())
     listed = good["redistributions"]
     first = {phase: next(k for k, node in good["nodes"].items() if node.get("phase") == phase) for phase in PHASES}
     last = {
