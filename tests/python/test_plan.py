@@ -157,4 +157,4 @@ def test_the_schema_wants_both_keys_or_none(change: Callable[[Json], Any]) -> No
     change(faulty)
     with pytest.raises(jsonschema.ValidationError) as error:
         jsonschema.validate(faulty, SCHEMA)
-    assert list(error.value.absolute_path)[0] == "redistributions"
+    assert next(iter(error.value.absolute_path)) == "redistributions"
