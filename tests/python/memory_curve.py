@@ -28,10 +28,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 WAIT = torch.ops._c10d_functional.wait_tensor.default
 # Their kernels resize the tensor of all terms to the one of the sum, which keeps the memory.
 KEEPS_TERMS = (torch.ops.aten.mse_loss.default, torch.ops.aten.smooth_l1_loss.default)
-# The tensor that they give is also what they send.
-SENDS_COPIES = (
-    torch.ops._c10d_functional.all_reduce.default,
-    torch.ops._c10d_functional.all_reduce_coalesced.default,
+# They send a copy: the tensor that all_reduce gives, and one not seen that gloo, unlike nccl, makes to reduce in.
+SENDS_COPIES = tuple(
+    getattr(torch.ops._c10d_functional, name).default
+    for reduction in ("all_reduce", "reduce_scatter_tensor")
+    for name in (reduction, f"{reduction}_coalesced")
 )
 # Gloo's threads let go of a tensor once they get the interpreter's lock, which may be long after the wait.
 GLOO_RELEASES_S = 0.002

@@ -106,15 +106,17 @@ def runs_in_turn(plan: autopar.Plan, phase: str, module: fx.GraphModule) -> int:
     turns = {key: turn for turn, key in enumerate(plan.nodes)}
     own = [node for node in nodes if node.target is not WAIT and key_of(node) == key_of(node, TURN_TAG) != ""]
     finishes = {
-        (entry.value, entry.overlap.start): entry.overlap.finish for entry in plan.redistributions if entry.overlap
+        (entry.value, entry.overlap.start): turns.get(entry.overlap.finish or "", len(turns))
+        for entry in plan.redistributions
+        if entry.overlap
     }
     num_hiding = 0
     for issued, waiting in under_way(module):
         start = key_of(issued, TURN_TAG)
+        # What comes in one call has come for all.
+        end = min(finishes[key_of(one), start] for one in waiting)
         for one in waiting:
-            finish = finishes[key_of(one), start]
-            assert key_of(one, TURN_TAG) == (finish or ""), (one, finish)
-            end = len(turns) if finish is None else turns[finish]
+            assert turns.get(key_of(one, TURN_TAG), len(turns)) == end, one
             between = [node for node in own if turns[start] <= turns[key_of(node)] < end]
             assert all(at[issued] < at[node] < at[one] for node in between), issued
             num_hiding += len(between)

@@ -40,7 +40,9 @@ class Transfer:
 
     @property
     def bucket(self) -> tuple[Any, ...]:
-        return self.kind, self.mesh_dims, self.reduce, self.sent.dtype
+        # There is no coalesced all-to-all.
+        alone = id(self) if self.kind == "all_to_all" else None
+        return self.kind, self.mesh_dims, self.reduce, self.sent.dtype, alone
 
 
 class Collectives:
@@ -73,17 +75,16 @@ class Collectives:
 
     def issue(self, transfers: Sequence[Transfer]) -> list[Tensor]:
         """What comes of transfers of one bucket, to be waited for."""
-        kind, mesh_dims, reduce, _ = transfers[0].bucket
+        kind, mesh_dims, reduce, *_ = transfers[0].bucket
         count, group = self._count(mesh_dims), self._groups[mesh_dims]
         # Process groups know no mean on every backend.
         known = "sum" if reduce == "avg" else reduce
-        sent = [one.sent for one in transfers]
-        if kind == "all_to_all":  # has no coalesced op
-            sizes = [[one.shape[0] // count] * count for one in sent]
-            return [c10d.all_to_all_single(one, each, each, group) for one, each in zip(sent, sizes, strict=True)]
-        first, *others = sent
+        first, *others = sent = [one.sent for one in transfers]
         issued: list[Tensor]
-        if kind == "all_gather":
+        if kind == "all_to_all":
+            sizes = [first.shape[0] // count] * count
+            issued = [c10d.all_to_all_single(first, sizes, sizes, group)]
+        elif kind == "all_gather":
             coalesced, single = c10d.all_gather_into_tensor_coalesced, c10d.all_gather_into_tensor
             issued = coalesced(sent, count, group) if others else [single(first, count, group)]
         elif kind == "reduce_scatter":

@@ -36,7 +36,9 @@ class UnderWay:
     last: int  # of its steps that are collectives
     placed: Placements  # before that step
     transfer: Transfer
-    pending: Tensor | None = None  # None: not issued yet
+    bucket: Sequence[UnderWay] = ()  # what was issued with it, itself included; empty: nothing yet
+    moved: Tensor | None = None  # what comes; nothing is in it before it has been waited for
+    has_come: bool = False
 
 
 class Redistributor:
@@ -176,7 +178,7 @@ class Redistributor:
     def _issue(self, those: Sequence[UnderWay]) -> None:
         buckets: dict[tuple[Any, ...], list[UnderWay]] = {}
         for one in those:
-            if one.pending is None:
+            if not one.bucket:
                 buckets.setdefault(one.transfer.bucket, []).append(one)
         for bucket in buckets.values():
             first = bucket[0]
@@ -184,9 +186,9 @@ class Redistributor:
                 annotate({NODE_TAG: first.entry.value}),
                 self._explained(first.entry, first.entry.steps[first.last], first.placed),
             ):
-                pending = self._collectives.issue([one.transfer for one in bucket])
-            for one, tensor in zip(bucket, pending, strict=True):
-                one.pending = tensor
+                moved = self._collectives.issue([one.transfer for one in bucket])
+            for one, tensor in zip(bucket, moved, strict=True):
+                one.bucket, one.moved = bucket, tensor
 
     def _complete(self, entry: Redistribution) -> None:
         """Of what has been read already there is nothing to do."""
@@ -194,13 +196,22 @@ class Redistributor:
         if one is None:
             return
         self._issue([one])
-        assert one.pending is not None
+        self._wait(one.bucket)
+        assert one.moved is not None
         step = entry.steps[one.last]
         with annotate({NODE_TAG: entry.value}):
             with self._explained(entry, step, one.placed):
-                tensor = one.transfer.receive(wait(one.pending))
+                tensor = one.transfer.receive(one.moved)
             placed = self._check(entry, step, tensor)
             self._end(entry, *self._run(entry, entry.steps[one.last + 1 :], tensor, placed))
+
+    def _wait(self, bucket: Sequence[UnderWay]) -> None:
+        """For all: it comes at once, and process groups hold what a call sends and gives up to the last wait."""
+        for one in bucket:
+            if not one.has_come:
+                assert one.moved is not None
+                with annotate({NODE_TAG: one.entry.value}):
+                    one.moved, one.has_come = wait(one.moved), True
 
     def _run(
         self, entry: Redistribution, steps: Sequence[Step], tensor: Tensor, placed: Placements
