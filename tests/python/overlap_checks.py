@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from executed import KINDS
 from memory_curve import WAIT, issued_for, key_of
 from overlap_plans import overlapped
 from region_checks import runs_what_is_listed
+from replay_models import make
 from small_models import Case, loss_of, transformer
 from test_replay import cluster
 from torch import fx
+from torch._dynamo.backends.debugging import aot_eager
 from torch.distributed.device_mesh import DeviceMesh
 
 # Rows of the batch stay where they are and parameters come to them.
@@ -144,16 +146,24 @@ def check_what_is_under_way_hides_behind_nodes(rank: int, folder: Path) -> None:
 
 
 def check_what_is_under_way_compiles(rank: int, folder: Path) -> None:
-    """Of a random plan, in which much is read before the plan's finish."""
-    model, args, kwargs = case = transformer(1)
+    """Of a random plan, in which much is read before the plan's finish. Inductor is told to keep the order."""
+    model, args, kwargs = case = make("mlp", "float32")
     mesh = mesh_of(dp=2, tp=2)
     path = overlap_plan(folder, case, mesh, "--random-plan", "1")
     parallel = autopar.apply(model, path, mesh, args, kwargs)
     runs_what_is_listed(parallel, autopar.load_plan(path), mesh, args)
     parallel.zero_grad()
     loss_of(model(*args)).backward()
-    torch.compile(parallel, backend="aot_eager")(*args).backward()
+    reorders = []
+
+    def backend(graph: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        reorders.append(torch._inductor.config.reorder_for_peak_memory)
+        return aot_eager(graph, inputs)
+
+    torch.compile(parallel, backend=backend)(*args).backward()
     same_gradients(parallel, model)
+    assert reorders == [False, False]
+    assert torch._inductor.config.reorder_for_peak_memory
 
 
 def check_impossible_starts_are_refused(rank: int, folder: Path) -> None:

@@ -47,6 +47,7 @@ class Program:
     random_backward: Sequence[RandomNode]
     forward_outputs: Sequence[Json]  # entries of the graph's outputs
     backward_outputs: Sequence[Json]
+    overlaps: bool  # collectives stand where they are for the sake of what runs until they are waited for
 
 
 class LocalStep:
@@ -131,6 +132,7 @@ class LocalStep:
             random_backward=random_backward,
             forward_outputs=[results[index] for index in forward],
             backward_outputs=[results[index] for index in backward],
+            overlaps=any(entry.overlap is not None for entry in self._plan.redistributions),
         )
 
     def _bind(self, graph_module: fx.GraphModule) -> None:
