@@ -23,16 +23,16 @@ using Kind = costs::RedistributeStep::Kind;
 /// The streams of a device, and what ran on them.
 class Streams {
  public:
-  Streams(Timeline& timeline, std::size_t num_mesh_dims) : timeline_(timeline), free_ps_(num_mesh_dims, 0) {
-    timeline.busy_ps.assign(num_mesh_dims, 0);
+  Streams(Simulation& simulation, std::size_t num_mesh_dims) : simulation_(simulation), free_ps_(num_mesh_dims, 0) {
+    simulation.busy_ps.assign(num_mesh_dims, 0);
   }
 
   /// When the compute stream is free.
   std::int64_t now_ps() const { return now_ps_; }
   void wait_until(std::int64_t time_ps) { now_ps_ = std::max(now_ps_, time_ps); }
 
-  void compute(std::int64_t duration_ps, TimelineEvent event) {
-    timeline_.compute_busy_ps += duration_ps;
+  void compute(std::int64_t duration_ps, SimulatedEvent event) {
+    simulation_.compute_busy_ps += duration_ps;
     event.begin_ps = now_ps_;
     now_ps_ += duration_ps;
     event.end_ps = now_ps_;
@@ -40,15 +40,15 @@ class Streams {
   }
 
   /// Issues a collective; returns when it ends.
-  std::int64_t issue(std::int64_t duration_ps, TimelineEvent event) {
+  std::int64_t issue(std::int64_t duration_ps, SimulatedEvent event) {
     event.begin_ps = now_ps_;
     for_dims(event, [&](std::size_t dim) { event.begin_ps = std::max(event.begin_ps, free_ps_[dim]); });
     event.end_ps = event.begin_ps + duration_ps;
     for_dims(event, [&](std::size_t dim) {
       free_ps_[dim] = event.end_ps;
-      timeline_.busy_ps[dim] += duration_ps;
+      simulation_.busy_ps[dim] += duration_ps;
     });
-    timeline_.communication_ps += duration_ps;
+    simulation_.communication_ps += duration_ps;
     const std::int64_t end_ps = event.end_ps;
     add(std::move(event));
     return end_ps;
@@ -56,17 +56,17 @@ class Streams {
 
  private:
   template <typename Action>
-  void for_dims(const TimelineEvent& event, const Action& action) {
+  void for_dims(const SimulatedEvent& event, const Action& action) {
     for (std::size_t dim = 0; dim < free_ps_.size(); ++dim) {
       if ((event.mesh_dims >> dim & 1U) != 0) action(dim);
     }
   }
 
-  void add(TimelineEvent event) {
-    if (event.end_ps > event.begin_ps) timeline_.events.push_back(std::move(event));
+  void add(SimulatedEvent event) {
+    if (event.end_ps > event.begin_ps) simulation_.events.push_back(std::move(event));
   }
 
-  Timeline& timeline_;
+  Simulation& simulation_;
   std::int64_t now_ps_ = 0;
   std::vector<std::int64_t> free_ps_;  // by mesh dim
 };
@@ -96,7 +96,7 @@ class Simulator {
  public:
   explicit Simulator(const WrittenPlan& plan)
       : plan_(plan),
-        streams_(timeline_, plan.mesh.shape.size()),
+        streams_(simulation_, plan.mesh.shape.size()),
         state_(plan.redistributions.size(), State::kIdle),
         end_ps_(plan.redistributions.size(), 0),
         has_run_(plan.nodes.size(), 0),
@@ -120,21 +120,21 @@ class Simulator {
     for (auto& reads : reads_) std::sort(reads.begin(), reads.end());
   }
 
-  Timeline run() {
+  Simulation run() {
     run_phase(Phase::kForward);
     run_phase(Phase::kBackward);
     // The parts of the peak behind the last node are known only where it is the highest.
-    if (plan_.memory.peak_node < 0) timeline_.memory.push_back({streams_.now_ps(), -1, plan_.memory.peak_bytes});
+    if (plan_.memory.peak_node < 0) simulation_.memory.push_back({streams_.now_ps(), -1, plan_.memory.peak_bytes});
     std::int64_t optimizer_ps = 0;
     for (const WrittenPlan::Node& node : plan_.nodes) {
-      timeline_.compute_ps += node.compute_ps;
+      simulation_.compute_ps += node.compute_ps;
       if (!node.phase) optimizer_ps += node.compute_ps;
     }
-    TimelineEvent event;
+    SimulatedEvent event;
     event.label = "optimizer";
     streams_.compute(optimizer_ps, std::move(event));
-    timeline_.step_ps = streams_.now_ps();
-    return std::move(timeline_);
+    simulation_.step_ps = streams_.now_ps();
+    return std::move(simulation_);
   }
 
  private:
@@ -198,12 +198,12 @@ class Simulator {
     has_run_[ix(node)] = 1;
     std::erase(put_off_, node);
     const WrittenPlan::Node& own = plan_.nodes[ix(node)];
-    timeline_.memory.push_back({streams_.now_ps(), node, plan_.memory.node_bytes[ix(node)]});
+    simulation_.memory.push_back({streams_.now_ps(), node, plan_.memory.node_bytes[ix(node)]});
     for (const auto& [input, entry] : reads_[ix(node)]) need(entry);
     streams_.compute(own.compute_ps, {0, 0, 0, own.op, node, {}});
     // Where among the op's own work the program reduces is not written; the time is the same.
     for (const costs::ProgramAllReduce& one : own.all_reduces) {
-      TimelineEvent event{0, 0, 1U << one.mesh_dim, std::string(costs::step_name(Kind::kAllReduce)), node, {}};
+      SimulatedEvent event{0, 0, 1U << one.mesh_dim, std::string(costs::step_name(Kind::kAllReduce)), node, {}};
       streams_.wait_until(streams_.issue(one.time_ps, std::move(event)));
     }
     for (const std::int32_t entry : hands_out_[ix(node)]) need(entry);
@@ -231,7 +231,7 @@ class Simulator {
     }
   }
 
-  TimelineEvent event_of(const std::vector<std::int32_t>& entries, Kind kind, std::uint32_t mesh_dims) const {
+  SimulatedEvent event_of(const std::vector<std::int32_t>& entries, Kind kind, std::uint32_t mesh_dims) const {
     std::string label(costs::step_name(kind));
     if (entries.size() > 1) label += fmt::format(" x{}", entries.size());
     return {0, 0, mesh_dims, std::move(label), plan_.redistributions[ix(entries.front())].value.node, entries};
@@ -309,7 +309,7 @@ class Simulator {
   }
 
   const WrittenPlan& plan_;
-  Timeline timeline_;
+  Simulation simulation_;
   Streams streams_;
   std::vector<State> state_;          // per entry
   std::vector<std::int64_t> end_ps_;  // per entry that is issued
@@ -324,11 +324,11 @@ class Simulator {
 
 }  // namespace
 
-const MemoryPoint& Timeline::peak() const {
+const MemoryPoint& Simulation::peak() const {
   return *std::max_element(memory.begin(), memory.end(),
                            [](const MemoryPoint& a, const MemoryPoint& b) { return a.bytes < b.bytes; });
 }
 
-Timeline simulate(const WrittenPlan& plan) { return Simulator(plan).run(); }
+Simulation simulate(const WrittenPlan& plan) { return Simulator(plan).run(); }
 
 }  // namespace autopar::partition

@@ -18,7 +18,7 @@
 namespace autopar::partition {
 
 /// Something that runs on streams from `begin_ps` to `end_ps`.
-struct TimelineEvent {
+struct SimulatedEvent {
   std::int64_t begin_ps = 0;
   std::int64_t end_ps = 0;
   std::uint32_t mesh_dims = 0;                ///< streams of a collective, bit i: mesh dim i; 0: the compute stream
@@ -34,20 +34,20 @@ struct MemoryPoint {
   std::int64_t bytes = 0;
 };
 
-struct Timeline {
+struct Simulation {
   std::int64_t step_ps = 0;
-  std::int64_t compute_ps = 0;        ///< of the nodes and the optimizer
-  std::int64_t communication_ps = 0;  ///< of collectives
-  std::int64_t compute_busy_ps = 0;   ///< of the compute stream: with the local steps of redistributions
-  std::vector<std::int64_t> busy_ps;  ///< of the communication streams, by mesh dim
-  std::vector<TimelineEvent> events;  ///< in the order of issue; what takes no time is left out
-  std::vector<MemoryPoint> memory;    ///< times ascend
+  std::int64_t compute_ps = 0;         ///< of the nodes and the optimizer
+  std::int64_t communication_ps = 0;   ///< of collectives
+  std::int64_t compute_busy_ps = 0;    ///< of the compute stream: with the local steps of redistributions
+  std::vector<std::int64_t> busy_ps;   ///< of the communication streams, by mesh dim
+  std::vector<SimulatedEvent> events;  ///< in the order of issue; what takes no time is left out
+  std::vector<MemoryPoint> memory;     ///< times ascend
   std::int64_t exposed_ps() const { return step_ps - compute_ps; }
   /// The first of the highest. Requires: there is one.
   const MemoryPoint& peak() const;
 };
 
 /// Runs `plan`, which must be as io::read_plan gives it.
-Timeline simulate(const WrittenPlan& plan);
+Simulation simulate(const WrittenPlan& plan);
 
 }  // namespace autopar::partition

@@ -51,9 +51,9 @@ int run(const Arguments& arguments) {
   try {
     check_trace(arguments);
     const partition::WrittenPlan plan = io::read_plan(arguments.plan);
-    const partition::Timeline timeline = partition::simulate(plan);
-    if (!arguments.trace.empty()) io::write_file(arguments.trace, chrome_trace(plan, timeline));
-    fmt::print("{}", arguments.is_json ? timeline_json(plan, timeline) : timeline_text(plan, timeline));
+    const partition::Simulation simulation = partition::simulate(plan);
+    if (!arguments.trace.empty()) io::write_file(arguments.trace, chrome_trace(plan, simulation));
+    fmt::print("{}", arguments.is_json ? simulation_json(plan, simulation) : simulation_text(plan, simulation));
     if (!arguments.trace.empty() && !arguments.is_json) fmt::print("\nTrace written to {}\n", arguments.trace);
   } catch (const io::InputError& error) {
     return fail(error.what());

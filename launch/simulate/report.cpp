@@ -14,8 +14,8 @@ namespace autopar::launch {
 namespace {
 
 using partition::MemoryPoint;
-using partition::Timeline;
-using partition::TimelineEvent;
+using partition::SimulatedEvent;
+using partition::Simulation;
 using partition::WrittenPlan;
 
 /// `part` of `whole` in percent.
@@ -47,7 +47,7 @@ void put_row_names(const WrittenPlan& plan, fmt::memory_buffer& buffer) {
   for (std::size_t dim = 0; dim < plan.mesh.dim_names.size(); ++dim) put_row(dim + 1, plan.mesh.dim_names[dim]);
 }
 
-void put_event(const WrittenPlan& plan, const TimelineEvent& event, std::size_t row, fmt::memory_buffer& buffer) {
+void put_event(const WrittenPlan& plan, const SimulatedEvent& event, std::size_t row, fmt::memory_buffer& buffer) {
   fmt::format_to(std::back_inserter(buffer),
                  "{{\"ph\": \"X\", \"name\": {}, \"pid\": 0, \"tid\": {}, \"ts\": {}, \"dur\": {}, \"args\": {{",
                  quoted(event.label), row, microseconds(event.begin_ps), microseconds(event.end_ps - event.begin_ps));
@@ -65,8 +65,8 @@ void put_event(const WrittenPlan& plan, const TimelineEvent& event, std::size_t 
 
 }  // namespace
 
-std::string timeline_text(const WrittenPlan& plan, const Timeline& timeline) {
-  const std::int64_t step_ps = timeline.step_ps;
+std::string simulation_text(const WrittenPlan& plan, const Simulation& simulation) {
+  const std::int64_t step_ps = simulation.step_ps;
   std::string dims;
   for (std::size_t dim = 0; dim < plan.mesh.shape.size(); ++dim) {
     dims += fmt::format("{}{}={}", dim > 0 ? ", " : "", plan.mesh.dim_names[dim], plan.mesh.shape[dim]);
@@ -75,58 +75,58 @@ std::string timeline_text(const WrittenPlan& plan, const Timeline& timeline) {
                                  plan.mesh.num_devices() == 1 ? "" : "s", dims, plan.cluster_name);
   text += fmt::format("Simulated step  {}; the plan says {} ({:+.2f}%)\n", time_text(step_ps), time_text(plan.cost_ps),
                       percent(step_ps - plan.cost_ps, plan.cost_ps));
-  text += fmt::format("Compute         {} ({:.1f}%)\n", time_text(timeline.compute_ps),
-                      percent(timeline.compute_ps, step_ps));
-  text += fmt::format("Communication   {}, exposed {} ({:.1f}%)\n", time_text(timeline.communication_ps),
-                      time_text(timeline.exposed_ps()), percent(timeline.exposed_ps(), step_ps));
-  text += fmt::format("Busy            compute {:.1f}%", percent(timeline.compute_busy_ps, step_ps));
-  for (std::size_t dim = 0; dim < timeline.busy_ps.size(); ++dim) {
-    text += fmt::format(", {} {:.1f}%", plan.mesh.dim_names[dim], percent(timeline.busy_ps[dim], step_ps));
+  text += fmt::format("Compute         {} ({:.1f}%)\n", time_text(simulation.compute_ps),
+                      percent(simulation.compute_ps, step_ps));
+  text += fmt::format("Communication   {}, exposed {} ({:.1f}%)\n", time_text(simulation.communication_ps),
+                      time_text(simulation.exposed_ps()), percent(simulation.exposed_ps(), step_ps));
+  text += fmt::format("Busy            compute {:.1f}%", percent(simulation.compute_busy_ps, step_ps));
+  for (std::size_t dim = 0; dim < simulation.busy_ps.size(); ++dim) {
+    text += fmt::format(", {} {:.1f}%", plan.mesh.dim_names[dim], percent(simulation.busy_ps[dim], step_ps));
   }
-  if (timeline.memory.empty()) return text + "\n";
-  const MemoryPoint& peak = timeline.peak();
+  if (simulation.memory.empty()) return text + "\n";
+  const MemoryPoint& peak = simulation.peak();
   text += fmt::format("\nMemory          {} of {} at the peak, {} at {}\n", bytes_text(peak.bytes),
                       bytes_text(plan.memory_limit_bytes),
                       peak.node < 0 ? "behind the last op" : key_of(plan, peak.node), time_text(peak.time_ps));
   return text;
 }
 
-std::string timeline_json(const WrittenPlan& plan, const Timeline& timeline) {
-  nlohmann::ordered_json streams = {{"compute", timeline.compute_busy_ps}};
+std::string simulation_json(const WrittenPlan& plan, const Simulation& simulation) {
+  nlohmann::ordered_json streams = {{"compute", simulation.compute_busy_ps}};
   nlohmann::ordered_json mesh_dims = nlohmann::ordered_json::object();
-  for (std::size_t dim = 0; dim < timeline.busy_ps.size(); ++dim) {
-    mesh_dims[plan.mesh.dim_names[dim]] = timeline.busy_ps[dim];
+  for (std::size_t dim = 0; dim < simulation.busy_ps.size(); ++dim) {
+    mesh_dims[plan.mesh.dim_names[dim]] = simulation.busy_ps[dim];
   }
   streams["mesh_dims"] = mesh_dims;
   nlohmann::ordered_json peak = nullptr;
-  if (!timeline.memory.empty()) {
-    const MemoryPoint& highest = timeline.peak();
+  if (!simulation.memory.empty()) {
+    const MemoryPoint& highest = simulation.peak();
     peak = {{"bytes", highest.bytes}, {"node", nullptr}, {"time_ps", highest.time_ps}};
     if (highest.node >= 0) peak["node"] = key_of(plan, highest.node);
   }
   const nlohmann::ordered_json json = {{"model", plan.model_name},
-                                       {"step_ps", timeline.step_ps},
+                                       {"step_ps", simulation.step_ps},
                                        {"plan_ps", plan.cost_ps},
-                                       {"difference_percent", percent(timeline.step_ps - plan.cost_ps, plan.cost_ps)},
-                                       {"compute_ps", timeline.compute_ps},
-                                       {"communication_ps", timeline.communication_ps},
-                                       {"exposed_ps", timeline.exposed_ps()},
+                                       {"difference_percent", percent(simulation.step_ps - plan.cost_ps, plan.cost_ps)},
+                                       {"compute_ps", simulation.compute_ps},
+                                       {"communication_ps", simulation.communication_ps},
+                                       {"exposed_ps", simulation.exposed_ps()},
                                        {"busy_ps", streams},
                                        {"peak", peak}};
   return json.dump(2) + "\n";
 }
 
-std::string chrome_trace(const WrittenPlan& plan, const Timeline& timeline) {
+std::string chrome_trace(const WrittenPlan& plan, const Simulation& simulation) {
   fmt::memory_buffer buffer;
   fmt::format_to(std::back_inserter(buffer), "{{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
   put_row_names(plan, buffer);
-  for (const TimelineEvent& event : timeline.events) {
+  for (const SimulatedEvent& event : simulation.events) {
     if (event.mesh_dims == 0) put_event(plan, event, 0, buffer);
     for (std::size_t dim = 0; dim < plan.mesh.shape.size(); ++dim) {
       if ((event.mesh_dims >> dim & 1U) != 0) put_event(plan, event, dim + 1, buffer);
     }
   }
-  for (const MemoryPoint& point : timeline.memory) {
+  for (const MemoryPoint& point : simulation.memory) {
     fmt::format_to(std::back_inserter(buffer),
                    "{{\"ph\": \"C\", \"name\": \"memory\", \"pid\": 0, \"ts\": {}, \"args\": {{\"bytes\": {}}}}},\n",
                    microseconds(point.time_ps), point.bytes);
@@ -134,7 +134,7 @@ std::string chrome_trace(const WrittenPlan& plan, const Timeline& timeline) {
   // JSON allows no comma behind the last event.
   fmt::format_to(std::back_inserter(buffer),
                  "{{\"ph\": \"I\", \"name\": \"end of step\", \"pid\": 0, \"tid\": 0, \"ts\": {}}}\n]}}\n",
-                 microseconds(timeline.step_ps));
+                 microseconds(simulation.step_ps));
   return fmt::to_string(buffer);
 }
 

@@ -8,12 +8,12 @@
 namespace autopar::launch {
 
 /// The timeline as a person reads it: the step beside the plan's own figure, what each stream does, the memory.
-std::string timeline_text(const partition::WrittenPlan& plan, const partition::Timeline& timeline);
+std::string simulation_text(const partition::WrittenPlan& plan, const partition::Simulation& simulation);
 
 /// The same as JSON (docs/simulate.md), times in picoseconds.
-std::string timeline_json(const partition::WrittenPlan& plan, const partition::Timeline& timeline);
+std::string simulation_json(const partition::WrittenPlan& plan, const partition::Simulation& simulation);
 
 /// All events and the memory in the Trace Event Format of Chrome and Perfetto: one row per stream.
-std::string chrome_trace(const partition::WrittenPlan& plan, const partition::Timeline& timeline);
+std::string chrome_trace(const partition::WrittenPlan& plan, const partition::Simulation& simulation);
 
 }  // namespace autopar::launch
