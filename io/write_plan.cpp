@@ -139,7 +139,9 @@ class PlanWriter {
     put_list(plan_.nodes, ",\n", [&](const partition::NodeChoice& choice) {
       const costs::Node& node = graph_.nodes[index];
       const std::int64_t memory_bytes = plan_.memory.node_bytes[index++];
-      put("{}: {{\"op\": {}, \"inputs\": [", quoted(node.key), quoted(node.op));
+      put("{}: {{\"op\": {}, ", quoted(node.key), quoted(node.op));
+      if (node.role == costs::Role::kNone) put("\"phase\": \"{}\", ", phase_name(node.phase));
+      put("\"inputs\": [");
       put_list(choice.inputs, ", ", [&](const Placements& input) { put_placements(input); });
       put("], \"outputs\": [");
       std::size_t output = 0;
