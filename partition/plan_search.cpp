@@ -21,11 +21,13 @@ constexpr std::size_t kMostNewPoints = 3;
 constexpr std::int32_t kFewestApart = 16;
 /// Offers to run again make a network too hard to solve to the end: this near is near enough to decide.
 constexpr double kOffersGap = 0.002;
-/// Of the communication that hides, so much counts where its amount is all but free; and how far shares move.
+/// Of the communication that hides, so much counts where its amount is all but free.
 constexpr std::int64_t kLittleShare = 8;
 constexpr double kShareGap = 0.0002;
 constexpr double kGoodGap = 0.001;
-constexpr std::array<std::int64_t, 8> kShareSteps = {512, 256, 192, 128, 96, 64, 32, 16};
+/// How far multipliers move in each round, and after how many that did not help they stay.
+constexpr std::array<std::int64_t, 14> kSteps = {384, 256, 192, 144, 108, 81, 61, 46, 34, 26, 19, 14, 10, 7};
+constexpr int kMostIdleRounds = 6;
 /// Rounds of deciding what runs again, and how much of the limit is left free where a round's choice did not fit.
 constexpr int kMostRounds = 6;
 constexpr std::int64_t kMarginShare = 50;
@@ -205,21 +207,25 @@ class PlanSearch {
       const auto slack = static_cast<Cost>(std::max(options.gap, kGoodGap) * static_cast<double>(best.cost));
       return best.bound + slack >= best.cost || solver_.is_out_of_time();
     };
+    int num_idle = 0;
     OverlapNetworks::Multipliers multipliers = networks.even(kLittleShare);
     for (std::size_t round = 0;; ++round) {
       engine::Solution found = solve_priced(networks.priced(multipliers), little);
       if (round == 0 && found.status == Status::kNoSolution && !solver_.is_out_of_time()) {
         found = solve_priced(networks.priced(multipliers), options);
       }
+      const auto little_more = static_cast<Cost>(kShareGap * static_cast<double>(best.bound));
+      num_idle = found.bound > best.bound + little_more ? 0 : num_idle + 1;
       best.bound = std::max(best.bound, found.bound);
       best.status = found.status;
-      if (found.assignment.empty() || is_done() || round > kShareSteps.size()) return best;
+      const bool is_last = round > kSteps.size() || num_idle >= kMostIdleRounds;
+      if (found.assignment.empty() || is_done() || is_last) return best;
       if (round == 0) {
         multipliers = networks.even(0);
         continue;
       }
       if (round == 1) solve_priced(model.network, little);  // as if all was waited for
-      networks.ascend(found.assignment, kShareSteps[round - 1], multipliers);
+      networks.ascend(found.assignment, kSteps[round - 1], multipliers);
       if (!is_done()) solve_priced(networks.priced(networks.fitted(best.assignment)), little);
     }
   }
