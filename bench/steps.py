@@ -22,13 +22,13 @@ SEQUENCE = 8192
 PS_PER_S = 1e12
 
 # What torchtitan runs again. Its selective mode keeps attention and every second matmul of a layer, beginning with the
-# first (torchtitan/models/llama3/parallelize_llama.py of 2024).
+# first (torchtitan/parallelisms/parallelize_llama.py of 2024).
 SELECTIVE = [
     "*layernorm/f/*",
+    "*_proj/f/_to_copy",
     *(f"*{name}_proj/f/mm" for name in ("k", "o", "up")),
-    *(f"*self_attn/f/{op}*" for op in ("mul", "neg", "cat", "add")),
-    "*act_fn/f/*",
-    "*mlp/f/mul",
+    *(f"*self_attn/f/{op}*" for op in ("_to_copy", "mul", "clone")),
+    "*mlp/f/*",
     "*.layers.*[0-9]/f/add",
 ]
 # With tensor parallelism it keeps what is reduced and scattered behind the attention's last matmul, too; here the sum
@@ -40,6 +40,13 @@ FSDP = {
     "parameters": {"*": {"dp": "S(0)"}},
     "inputs": {"*": {"dp": "S(0)"}},
     "nodes": {
+        # Cast, then gathered; summed up in float32.
+        "*_proj/f/_to_copy": {"dp": "S(0)"},
+        "*lm_head/f/_to_copy": {"dp": "S(0)"},
+        "*embed_tokens/f/_to_copy": {"dp": "S(0)"},
+        "*_proj/b/_to_copy": {"dp": "P(sum)"},
+        "*lm_head/b/_to_copy": {"dp": "P(sum)"},
+        "*embed_tokens/b/_to_copy": {"dp": "P(sum)"},
         "*_proj/f/t": {"dp": "R"},
         "*lm_head/f/t": {"dp": "R"},
         "*_proj/f/mm": {"dp": "S(0)"},
@@ -127,14 +134,14 @@ class Prediction:
 
 
 def exported(model: str, batch: int) -> Path:
-    path = ROOT / "build/bench" / f"{model}-{batch}.json.gz"
+    path = ROOT / "build/bench" / f"titan-{model}-{batch}.json.gz"
     if not path.exists():
-        sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "io/pytorch")]
+        sys.path[:0] = [str(ROOT / "io/pytorch")]
         import autopar
-        import llama3
+        import titan
 
         path.parent.mkdir(parents=True, exist_ok=True)
-        autopar.export(*getattr(llama3, model)(batch), path=path, name=model)
+        autopar.export(*getattr(titan, model)(batch), path=path, name=model)
     return path
 
 
@@ -153,7 +160,7 @@ def search(row: Row, program: Path) -> Prediction | str:
         pins, plan_path = Path(folder) / "pins.json", Path(folder) / "plan.json"
         pins.write_text(json.dumps(constraints))
         command = [str(program), str(exported(row.model, row.batch)), "--mesh", row.mesh, "--cluster", row.cluster]
-        command += ["--constraints", str(pins), "-q", "-o", str(plan_path)]
+        command += ["--overlap", "model", "--constraints", str(pins), "-q", "-o", str(plan_path)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if not plan_path.exists():
             return run.stderr.strip().replace("\n", " ") or f"exit code {run.returncode}"
