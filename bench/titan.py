@@ -1,4 +1,4 @@
-"""torchtitan's Llama 3 of December 2024 as its trainer runs it, for bench/steps.py: written anew, with Hugging Face's names.
+"""torchtitan's Llama 3 of December 2024 as its trainer runs it, for bench/steps.py; with Hugging Face's names.
 
 Parameters are float32 and cast to bfloat16 before they are used, which FSDP does before it gathers them; so gradients
 are float32 where they are reduced. Rotary embeddings are complex, keys and values are repeated for all query heads, and
