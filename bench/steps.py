@@ -250,8 +250,8 @@ HEADER = """\
 |-|-|-|-|-|-|-|-|-|-|-|-|-|-|
 """
 
-# Left for what a plan's peak does not have: CUDA's context, NCCL's buffers, and what the allocator cannot use again.
-RESERVE_BYTES = 8 << 30
+# Left for what the peak of a plan does not have: up to 9 GiB beside, CUDA's context, the buffers of NCCL.
+RESERVE_BYTES = 12 << 30
 
 SEARCH_HEADER = """\
 | step | recipe ms | GiB | search ms | GiB | recipe ÷ search |

@@ -228,8 +228,7 @@ class Fuser {
       }
       if (op_space(graph_, graph_.nodes[i]).space.is_reduction()) continue;
       const std::vector<std::int32_t>& readers = readers_[i][0];
-      if (readers.empty()) continue;
-      const std::int32_t reduction = reduction_of_[ix(readers[0])];
+      const std::int32_t reduction = readers.empty() ? -1 : reduction_of_[ix(readers[0])];
       if (reduction >= 0 && graph_.nodes[ix(reduction)].phase == graph_.nodes[i].phase &&
           is_only_for(node, reduction)) {
         reduction_of_[i] = reduction;
