@@ -37,9 +37,11 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         result = function(*args, **(kwargs or {}))
         if function.namespace == "_c10d_functional" and "wait" not in function._opname:
-            sizes = [tensor.numel() * tensor.element_size() for tensor in (args[0], result)]
-            dtype = str(result.dtype).removeprefix("torch.")
-            self.found[(KINDS[function._opname], self._dims_of(args[-1]), max(sizes), dtype)] += 1
+            kind, mesh_dims = KINDS[function._opname.removesuffix("_coalesced")], self._dims_of(args[-1])
+            is_bucket = function._opname.endswith("_coalesced")
+            for member in zip(args[0], result, strict=True) if is_bucket else [(args[0], result)]:
+                size = max(tensor.numel() * tensor.element_size() for tensor in member)
+                self.found[(kind, mesh_dims, size, str(member[1].dtype).removeprefix("torch."))] += 1
         return result
 
     def _dims_of(self, group_name: Any) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ output of an op. What a kernel allocates for itself is not seen.
 
 from __future__ import annotations
 
+import operator
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from autopar.parallel import ParallelModule, Step, place_whole
 from autopar.placements import to_torch
-from autopar.program import NODE_TAG, TURN_TAG
+from autopar.redistribute import NODE_TAG, TURN_TAG
 from small_models import loss_of
 from torch import Tensor, fx
 from torch.distributed._tools.mem_tracker import MemTracker
@@ -27,6 +28,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 WAIT = torch.ops._c10d_functional.wait_tensor.default
 # Their kernels resize the tensor of all terms to the one of the sum, which keeps the memory.
 KEEPS_TERMS = (torch.ops.aten.mse_loss.default, torch.ops.aten.smooth_l1_loss.default)
+# They send a copy: the tensor that all_reduce gives, and one not seen that gloo, unlike nccl, makes to reduce in.
+SENDS_COPIES = tuple(
+    getattr(torch.ops._c10d_functional, name).default
+    for reduction in ("all_reduce", "reduce_scatter_tensor")
+    for name in (reduction, f"{reduction}_coalesced")
+)
 # Gloo's threads let go of a tensor once they get the interpreter's lock, which may be long after the wait.
 GLOO_RELEASES_S = 0.002
 
@@ -118,8 +125,14 @@ def probed(graphs: Mapping[str, fx.GraphModule], live: LiveBytes) -> Iterator[li
 
 
 def is_run(node: fx.Node) -> bool:
-    """A collective is one with the wait behind it: until when it holds its input depends on the backend."""
+    """Waits make nothing; up to them a collective holds what it sends."""
     return node.op in ("call_function", "call_module") and node.target is not WAIT
+
+
+def issued_for(wait: fx.Node) -> fx.Node:
+    """The collective that a wait is for; a coalesced one gives a list."""
+    (issued,) = wait.all_input_nodes
+    return issued.all_input_nodes[0] if issued.target is operator.getitem else issued
 
 
 def key_of(node: fx.Node, tag: str = NODE_TAG) -> str:
@@ -212,6 +225,10 @@ class Lives:
         for node in module.graph.nodes:
             if node.target is WAIT:  # gives what it gets, though its fake kernel makes a tensor
                 self._names |= self.same(node, *node.all_input_nodes)
+                issued = issued_for(node)
+                if issued.target not in SENDS_COPIES:
+                    for sent in issued.all_input_nodes:
+                        self.keep(sent)
             elif is_run(node):
                 for storage, size in storages(node).items():
                     if storage not in outside and storage not in self._names:

@@ -16,6 +16,7 @@ from executed import Recorder, planned, tracked_bytes
 from small_models import loss_of, transformer
 from torch import Tensor, nn
 from torch.distributed._functional_collectives import all_reduce
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import local_map
 
@@ -191,6 +192,16 @@ def node_of(document: dict[str, Any], op: str) -> dict[str, Any]:
     return next(node for node in document["nodes"] if op in node["op"])
 
 
+def runs_what_is_listed(parallel: nn.Module, plan: autopar.Plan, mesh: DeviceMesh, args: Any) -> None:
+    with Recorder(mesh) as forward:
+        loss = parallel(*args)
+    with Recorder(mesh) as backward:
+        loss.backward()
+    if dist.get_rank() == 0:  # it holds the largest pieces, which the plan speaks of
+        assert forward.found == planned(plan, "forward")
+        assert backward.found == planned(plan, "backward")
+
+
 def check_what_runs_is_what_was_predicted(rank: int, folder: Path) -> None:
     model, args, kwargs = transformer()  # 3 sequences, 50 words: pieces are uneven
     mesh = mesh_of(dp=2, tp=2)
@@ -199,16 +210,11 @@ def check_what_runs_is_what_was_predicted(rank: int, folder: Path) -> None:
         path = make_plan(folder, (model, args, kwargs), mesh, "--random-plan", seed, name=f"p{seed}")
         plan = autopar.load_plan(path)
         parallel = autopar.apply(model, plan, mesh, args, kwargs)
-        with Recorder(mesh) as forward:
-            loss = parallel(*args)
-        with Recorder(mesh) as backward:
-            loss.backward()
+        runs_what_is_listed(parallel, plan, mesh, args)
         parallel.zero_grad(set_to_none=True)
         optimizer = torch.optim.AdamW(parallel.parameters())
         tracked = tracked_bytes(parallel, optimizer, args)
         if rank == 0:  # it holds the largest pieces, which the plan speaks of
-            assert forward.found == planned(plan, "forward")
-            assert backward.found == planned(plan, "backward")
             assert abs(sum(tracked.values()) - plan.parameter_bytes) < 0.01 * plan.parameter_bytes
         kinds |= {kind for phase in ("forward", "backward") for kind, *_ in planned(plan, phase)}
     assert kinds >= {"all_gather", "all_reduce", "reduce_scatter"}

@@ -1,14 +1,15 @@
-"""A module that trains by a plan: everything in apply_checks.py and region_checks.py, on four processes."""
+"""A module that trains by a plan: everything in the modules below, on four processes."""
 
 from __future__ import annotations
 
 import apply_checks
+import overlap_checks
 import pytest
 import region_checks
 from ranks import checks_of, run_checks
 from rule_check import build_folder
 
-MODULES = (apply_checks.__name__, region_checks.__name__)
+MODULES = (apply_checks.__name__, region_checks.__name__, overlap_checks.__name__)
 
 
 @pytest.fixture(scope="module")

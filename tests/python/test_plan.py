@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 from autopar.errors import PlanError
-from autopar.plan import parse_plan
+from autopar.plan import Overlap, parse_plan
 
 Json = dict[str, Any]
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "io/schema/plan.schema.json").read_text())
@@ -55,8 +55,9 @@ def document() -> Json:
         "parameters": {},
         "nodes": {
             "x": node("placeholder", []),
-            "relu": node("aten.relu.default", [whole], memory_bytes=48),
-            "relu/b": node("aten.relu.default", [whole], memory_bytes=40),
+            "relu": node("aten.relu.default", [whole], memory_bytes=48, phase="forward"),
+            "first": node("aten.relu.default", [whole], memory_bytes=40, phase="backward"),
+            "relu/b": node("aten.relu.default", [whole], memory_bytes=40, phase="backward"),
         },
         "recompute": [],
         "redistributions": [
@@ -78,6 +79,25 @@ def test_what_is_saved_is_told_from_what_is_read() -> None:
     assert plan.peak_bytes == 48
 
 
+def overlapped(**change: Any) -> Callable[[Json], Any]:
+    def edit(document: Json) -> None:
+        document["redistributions"][1].update({"start": "first", "finish": "relu/b"} | change)
+
+    return edit
+
+
+def test_starts_and_finishes_are_read() -> None:
+    text = document()
+    assert all(entry.overlap is None for entry in parse_plan(json.dumps(text), "p.json").redistributions)
+    for finish in ("relu/b", None):
+        overlapped(finish=finish)(text)
+        text["redistributions"][1]["steps"][0]["startup_ps"] = 3
+        jsonschema.validate(text, SCHEMA)
+        plan = parse_plan(json.dumps(text), "p.json")
+        assert plan.redistributions[1].overlap == Overlap(start="first", finish=finish)
+        assert plan.nodes["first"].phase == "backward"
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
@@ -89,6 +109,19 @@ def test_what_is_saved_is_told_from_what_is_read() -> None:
         (lambda d: d["redistributions"][1].update(is_saved=None), "redistributions[1].is_saved: want bool, found null"),
         (lambda d: d["redistributions"][1].pop("from"), 'redistributions[1]: "from" is missing'),
         (lambda d: d["redistributions"][1].update(to=["S(x)"]), "redistributions[1].to: want placements such as"),
+        (lambda d: d["redistributions"][1].update(start="first"), 'redistributions[1]: "finish" is missing'),
+        (lambda d: d["redistributions"][1].update(finish=None), 'redistributions[1]: "start" is missing'),
+        (overlapped(start=None), "redistributions[1].start: want str, found null"),
+        (overlapped(finish=2), "redistributions[1].finish: want str, found 2"),
+        (overlapped(start="x"), 'redistributions[1].start: want a node of the backward, found "x"'),
+        (overlapped(start="relu"), 'redistributions[1].start: want a node of the backward, found "relu"'),
+        (overlapped(finish="gone"), 'redistributions[1].finish: want a node of the backward, found "gone"'),
+        (overlapped(finish="first"), 'redistributions[1].finish: want a node behind first, found "first"'),
+        (
+            lambda d: d["redistributions"][0].update(start="relu", finish=None),
+            "redistributions[0].start: what is saved for the backward has no start",
+        ),
+        (lambda d: d["nodes"]["first"].update(phase="b"), 'nodes.first.phase: want forward or backward, found "b"'),
         (lambda d: d["totals"].pop("peak"), 'totals: "peak" is missing'),
         (lambda d: d["totals"]["peak"].update(bytes="48"), 'totals.peak.bytes: want int, found "48"'),
         (lambda d: d["totals"]["peak"].update(bytes=True), "totals.peak.bytes: want int, found true"),
@@ -109,3 +142,19 @@ def test_the_schema_refuses_the_same(wrong: Any) -> None:
     with pytest.raises(jsonschema.ValidationError) as error:
         jsonschema.validate(faulty, SCHEMA)
     assert list(error.value.absolute_path) == ["redistributions", 0, "is_saved"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["redistributions"][1].update(start="first"),
+        lambda d: d["redistributions"][1].update(finish=None),
+        lambda d: d["redistributions"][0].update(start="relu", finish=None),
+    ],
+)
+def test_the_schema_wants_both_keys_or_none(change: Callable[[Json], Any]) -> None:
+    faulty = document()
+    change(faulty)
+    with pytest.raises(jsonschema.ValidationError) as error:
+        jsonschema.validate(faulty, SCHEMA)
+    assert next(iter(error.value.absolute_path)) == "redistributions"

@@ -105,9 +105,10 @@ def _reading(node: Json, again: Collection[str]) -> Json:
 
 
 def _is_forward_view(node: Json) -> bool:
-    op = node["op"]
-    if node["phase"] != "forward":
-        return False
+    return node["phase"] == "forward" and is_view(node["op"])
+
+
+def is_view(op: str) -> bool:
     if op in UNMARKED_VIEWS:
         return True
     function = find_op(op) if op.startswith(("aten.", "prims.")) else None

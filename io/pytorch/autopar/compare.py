@@ -124,6 +124,8 @@ def _differences(document: Json, plan: Plan, *, sizes: bool) -> Iterator[str]:
         op = entry.get("op", "placeholder")
         if op != choice.op:
             yield f"{key} is {op} in the model, {choice.op} in the plan"
+        if choice.phase is not None and choice.phase != entry.get("phase"):
+            yield f"{key} is of the {entry.get('phase', 'inputs')} in the model, of the {choice.phase} in the plan"
         found = [None if meta is None else tensor_text(meta) for meta in entry.get("outputs", [entry])]
         same = (lambda one: one) if sizes else _without_sizes
         if list(map(same, found)) != list(map(same, choice.tensors)):

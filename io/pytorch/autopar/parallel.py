@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch._inductor.config
 from torch import Tensor, nn
 from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from torch.distributed.device_mesh import DeviceMesh
@@ -16,7 +17,8 @@ from torch.utils import _pytree as pytree
 
 from .placements import Device, is_partial, piece_of, shard_dim, to_torch
 from .plan import Placements
-from .program import Program, RandomNode
+from .program import Program
+from .random_numbers import RandomNode
 
 MASK = 2**64 - 1
 Compiler = Callable[[Any], Any]  # of a graph module
@@ -40,8 +42,27 @@ class Step:
     def run(self, compiler: Compiler | None) -> type[torch.autograd.Function]:
         """The program as a differentiable function."""
         if compiler not in self.runs:
-            self.runs[compiler] = make_run(self, compiler or (lambda graph: graph))
+            if compiler is None:
+                self.runs[compiler] = make_run(self, lambda graph: graph)
+            else:
+                self.runs[compiler] = make_run(self, keeping_order(compiler) if self.program.overlaps else compiler)
         return self.runs[compiler]
+
+
+def keeping_order(compiler: Compiler) -> Compiler:
+    """To save memory, Inductor moves collectives to where they are waited for, or waits to where they are issued."""
+
+    def compile_graph(graph: Any) -> Any:
+        compiled = compiler(graph)
+
+        def run(*args: Any) -> Any:
+            # The first call compiles.
+            with torch._inductor.config.patch(reorder_for_peak_memory=False):
+                return compiled(*args)
+
+        return run
+
+    return compile_graph
 
 
 def make_run(step: Step, compiler: Compiler) -> type[torch.autograd.Function]:

@@ -47,6 +47,10 @@ class Device:
     mesh: tuple[int, ...]
     coordinate: tuple[int, ...]
 
+    def canonical(self, placements: Sequence[str]) -> tuple[str, ...]:
+        """On a mesh dim of one device all placements are the same."""
+        return tuple("R" if size == 1 else one for one, size in zip(placements, self.mesh, strict=True))
+
     def piece(self, size: int, placements: Sequence[str], dim: int) -> tuple[int, int]:
         """Where this device's piece of tensor dim `dim` of `size` begins, and its length."""
         begin = 0

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 FORMAT = "autopar-plan"
 VERSION = 1
 PLACEMENT = re.compile(r"R|S\((0|[1-9][0-9]*)\)|P\((sum|avg|max|min)\)")
-STEPS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "slice", "zero")
+LOCAL_STEPS = ("slice", "zero")
+STEPS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", *LOCAL_STEPS)
+PHASES = ("forward", "backward")
 
 Placements = tuple[str, ...]  # one per mesh dim: "R", "S(0)", "P(sum)"
 
@@ -35,6 +37,14 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Overlap:
+    """Between which nodes' turns the last collective of a redistribution is under way."""
+
+    start: str
+    finish: str | None  # None: the end of the phase
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Redistribution:
     value: str
     output: int
@@ -45,6 +55,7 @@ class Redistribution:
     uses: tuple[tuple[str, int], ...]  # (key of the reader, its input)
     graph_outputs: tuple[int, ...]  # indices into the outputs of the graph
     is_saved: bool = False  # runs behind the value's last use in the forward: the backward starts from its result
+    overlap: Overlap | None = None  # None: it runs where its result is first read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +75,7 @@ class NodePlan:
     tensors: tuple[str | None, ...]  # dtype and whole shape of each output: "bfloat16[16,8192]"
     programs: tuple[str, ...] = ()  # by mesh dim; "" is the plain op
     collectives: tuple[Collective, ...] = ()
+    phase: str | None = None  # None: a graph input, or a plan of a program that did not write it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,7 +176,10 @@ def parse_plan(text: str, source: str) -> Plan:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PlanError(f"{source}: is no JSON: {error}") from error
-    return _Reader(source).plan(document)
+    reader = _Reader(source)
+    plan = reader.plan(document)
+    reader.check_overlaps(plan)
+    return plan
 
 
 class _Reader:
@@ -267,6 +282,9 @@ class _Reader:
         if programs and len(programs) != len(self._dims):
             raise self.fail(f"{place}.programs", f"want one per mesh dim, found {_shown(programs)}")
         inputs = self.get(node, place, "inputs", list)
+        phase = self.get(node, place, "phase", str) if "phase" in node else None
+        if phase not in (None, *PHASES):
+            raise self.fail(f"{place}.phase", f"want {' or '.join(PHASES)}, found {_shown(phase)}")
         return NodePlan(
             op=self.get(node, place, "op", str),
             inputs=tuple(self.placements(one, f"{place}.inputs[{i}]") for i, one in enumerate(inputs)),
@@ -276,6 +294,7 @@ class _Reader:
             tensors=tensors,
             programs=programs,
             collectives=tuple(self.collective(one, f"{place}.collectives[{i}]") for i, one in enumerate(collectives)),
+            phase=phase,
         )
 
     def collective(self, value: Any, place: str) -> Collective:
@@ -309,7 +328,30 @@ class _Reader:
             uses=tuple(uses),
             graph_outputs=tuple(graph_outputs),
             is_saved=self.get(value, place, "is_saved", bool) if "is_saved" in value else False,
+            overlap=self.overlap(value, place) if "start" in value or "finish" in value else None,
         )
+
+    def overlap(self, value: Any, place: str) -> Overlap:
+        if "is_saved" in value:
+            raise self.fail(f"{place}.start", "what is saved for the backward has no start and no finish")
+        start = self.get(value, place, "start", str)
+        if value.get("finish", "") is None:
+            return Overlap(start=start, finish=None)
+        return Overlap(start=start, finish=self.get(value, place, "finish", str))
+
+    def check_overlaps(self, plan: Plan) -> None:
+        """Nodes of one phase stand in the order in which they run."""
+        turns = {key: turn for turn, key in enumerate(plan.nodes)}
+        for index, entry in enumerate(plan.redistributions):
+            if entry.overlap is None:
+                continue
+            place = f"redistributions[{index}]"
+            start, finish = entry.overlap.start, entry.overlap.finish
+            for name, key in (("start", start), ("finish", finish)):
+                if key is not None and (key not in turns or plan.nodes[key].phase != entry.phase):
+                    raise self.fail(f"{place}.{name}", f"want a node of the {entry.phase}, found {_shown(key)}")
+            if finish is not None and turns[finish] <= turns[start]:
+                raise self.fail(f"{place}.finish", f"want a node behind {start}, found {_shown(finish)}")
 
     def step(self, value: Any, place: str, dtype: str) -> Step:
         kind = self.get(value, place, "step", str)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils._python_dispatch import _disable_current_modes
@@ -334,3 +334,31 @@ class RegionBackward(nn.Module):
             torch.zeros_like(tensor) if grad is None else grad.contiguous()
             for tensor, grad in zip(tape.inputs, given, strict=True)
         ]
+
+
+def bind_regions(
+    graph_module: fx.GraphModule,
+    regions: Mapping[str, Region],
+    site: Callable[[str], RegionSite],
+    wanted: Mapping[str, Sequence[int]],
+) -> None:
+    """Replaces the opaque ops in a graph by the authors' functions. By a region's name: where it runs, and of which
+    inputs its backward gives gradients."""
+    for node in list(graph_module.graph.nodes):
+        if node.target is torch.ops.autopar.local_map.default:
+            tensors, name = node.args
+            module: torch.nn.Module = RegionForward(regions[name].local_map, site(name), wanted.get(name, ()))
+            replaced: tuple[Any, ...] = (tensors,)
+        elif node.target is torch.ops.autopar.local_map_backward.default:
+            tape, grads, name, _ = node.args
+            module, replaced = RegionBackward(), (tape, grads)
+        else:
+            continue
+        target = name.replace(".", "_")
+        graph_module.add_module(target, module)
+        with graph_module.graph.inserting_before(node):
+            call = graph_module.graph.call_module(target, replaced)
+        call.meta = node.meta
+        node.replace_all_uses_with(call)
+        graph_module.graph.erase_node(node)
+    graph_module.recompile()

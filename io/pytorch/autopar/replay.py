@@ -25,7 +25,8 @@ from .model_file import graph_hash
 from .parallel import ParallelModule, Step, place_whole
 from .placements import Device
 from .plan import NodePlan, Plan, load_plan
-from .program import LocalStep, is_random
+from .program import LocalStep
+from .random_numbers import is_random
 from .regions import RegionSite
 
 
