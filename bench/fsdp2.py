@@ -114,7 +114,7 @@ def beside(
     optimizer_bytes = (CLIP_BYTES + (FOREACH_BYTES if foreach else 0)) * parameters.all / dp
     seconds = (COPY_OUT_BYTES * gathered + optimizer_bytes) / bandwidth
     seconds += multiprocessors_s(parameters, dp, tp, cluster) + slowest(dp * tp) * tensor_core_s
-    stay_gathered = 2 * (parameters.layer + parameters.root)
+    stay_gathered = 2 * parameters.root  # the plan has the last layer, prefetched for its backward
     # Freed memory is used again on the same stream only, and what is reported is all that is reserved. FSDP2 has a
     # stream for what is gathered (the buffers of two groups at most, each with the device's own piece) and one for
     # what is reduced (gradients in float32).

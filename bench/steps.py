@@ -181,7 +181,7 @@ def search(row: Row, program: Path, limit: int, pins: dict[str, Any]) -> Predict
         pins_path, plan_path = Path(folder) / "pins.json", Path(folder) / "plan.json"
         pins_path.write_text(json.dumps(constraints))
         command = [str(program), str(exported(row.model, row.batch)), "--mesh", row.mesh, "--cluster", row.cluster]
-        command += ["--overlap", "model", "--constraints", str(pins_path), "-q", "-o", str(plan_path)]
+        command += ["--constraints", str(pins_path), "-q", "-o", str(plan_path)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if not plan_path.exists():
             return run.stderr.strip().replace("\n", " ") or f"exit code {run.returncode}"
