@@ -124,8 +124,8 @@ std::vector<RedistributeStep> RedistributeTable::path(int from, int to) const {
   std::vector<RedistributeStep> steps;
   for (int state = to; found.before[ix(state)] >= 0; state = found.before[ix(state)]) {
     const RedistributeHop& hop = hops_[found.by_hop[ix(state)]];
-    steps.push_back(
-        {hop.kind, hop.mesh_dims, states_[ix(found.before[ix(state)])], states_[ix(state)], hop.bytes, hop.time_ps});
+    steps.push_back({hop.kind, hop.mesh_dims, states_[ix(found.before[ix(state)])], states_[ix(state)], hop.bytes,
+                     hop.time_ps, hop.startup_ps});
   }
   std::reverse(steps.begin(), steps.end());
   return steps;

@@ -24,6 +24,7 @@ struct RedistributeStep {
   Placements to;                ///< and after
   std::int64_t bytes = 0;       ///< as CollectiveModel::time_ps counts them; 0 for a local step
   std::int64_t time_ps = 0;
+  std::int64_t startup_ps = 0;  ///< the part of time_ps that the collective takes without bytes, its launch included
 };
 
 /// The collective that a step of this kind is; nothing: it is local.
@@ -39,6 +40,7 @@ struct RedistributeHop {
   std::uint8_t mesh_dims = 0;
   std::int64_t bytes = 0;
   std::int64_t time_ps = 0;
+  std::int64_t startup_ps = 0;
 };
 
 /// Cheapest paths between all placements of tensors of one shape and dtype. Thread-safe.

@@ -182,6 +182,7 @@ class HopLister {
         copies = (needs_copy(from, group) ? 1 : 0) + (needs_copy(to, group) ? 1 : 0);
         break;
     }
+    hop.startup_ps = collectives_.time_ps(*collective_of(hop.kind), group, 0) + memory_ps(0);
     hop.time_ps = collectives_.time_ps(*collective_of(hop.kind), group, hop.bytes) + copies * memory_ps(2 * hop.bytes) +
                   memory_ps(0);
   }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "costs/rules/helpers.h"
+#include "io/choices.h"
 
 namespace autopar::io {
 namespace {
@@ -19,18 +19,7 @@ using costs::Node;
 using costs::TensorMeta;
 using costs::ValueRef;
 
-template <typename Enum, std::size_t N>
-Enum choose(const JsonValue& value, const std::array<std::pair<std::string_view, Enum>, N>& choices) {
-  const std::string_view text = value.string();
-  std::string names;
-  for (const auto& [name, choice] : choices) {
-    if (text == name) return choice;
-    names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", name);
-  }
-  value.fail(fmt::format("expected one of {}; found \"{}\"", names, text));
-}
-
-constexpr std::array<std::pair<std::string_view, costs::Role>, 6> kRoles = {{
+constexpr Choices<costs::Role, 6> kRoles = {{
     {"parameter", costs::Role::kParameter},
     {"buffer", costs::Role::kBuffer},
     {"input", costs::Role::kInput},
@@ -39,28 +28,10 @@ constexpr std::array<std::pair<std::string_view, costs::Role>, 6> kRoles = {{
     {"constant", costs::Role::kConstant},
 }};
 
-constexpr std::array<std::pair<std::string_view, costs::Phase>, 2> kPhases = {{
-    {"forward", costs::Phase::kForward},
-    {"backward", costs::Phase::kBackward},
-}};
-
-constexpr std::array<std::pair<std::string_view, costs::OutputRole>, 4> kOutputRoles = {{
-    {"loss", costs::OutputRole::kLoss},
-    {"output", costs::OutputRole::kOutput},
-    {"gradient", costs::OutputRole::kGradient},
-    {"mutation", costs::OutputRole::kMutation},
-}};
-
 std::string read_name(const JsonValue& value) {
   const std::string_view text = value.string();
   if (text.empty()) value.fail("is empty");
   return std::string(text);
-}
-
-costs::DType read_dtype(const JsonValue& value) {
-  const auto dtype = costs::parse_dtype(value.string());
-  if (!dtype) value.fail(fmt::format("unknown dtype \"{}\"", value.string()));
-  return *dtype;
 }
 
 void check_sizes(const JsonValue& value, const std::vector<std::int64_t>& sizes) {
@@ -298,7 +269,7 @@ class GraphReader {
 
   static double read_special_float(const JsonValue& value) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    constexpr std::array<std::pair<std::string_view, double>, 3> kSpecial = {
+    constexpr Choices<double, 3> kSpecial = {
         {{"inf", kInfinity}, {"-inf", -kInfinity}, {"nan", std::numeric_limits<double>::quiet_NaN()}}};
     return choose(value, kSpecial);
   }

@@ -139,7 +139,9 @@ class PlanWriter {
     put_list(plan_.nodes, ",\n", [&](const partition::NodeChoice& choice) {
       const costs::Node& node = graph_.nodes[index];
       const std::int64_t memory_bytes = plan_.memory.node_bytes[index++];
-      put("{}: {{\"op\": {}, \"inputs\": [", quoted(node.key), quoted(node.op));
+      put("{}: {{\"op\": {}, ", quoted(node.key), quoted(node.op));
+      if (node.role == costs::Role::kNone) put("\"phase\": \"{}\", ", phase_name(node.phase));
+      put("\"inputs\": [");
       put_list(choice.inputs, ", ", [&](const Placements& input) { put_placements(input); });
       put("], \"outputs\": [");
       std::size_t output = 0;
@@ -195,20 +197,33 @@ class PlanWriter {
       put(", \"to\": ");
       put_placements(redistribution.to);
       put(", \"dtype\": \"{}\", \"steps\": [", costs::dtype_name(graph_.meta(redistribution.value).dtype));
-      put_list(redistribution.steps, ", ", [&](const costs::RedistributeStep& step) { put_step(step); });
-      put("], {}\"uses\": [", redistribution.is_saved ? "\"is_saved\": true, " : "");
+      put_list(redistribution.steps, ", ",
+               [&](const costs::RedistributeStep& step) { put_step(step, redistribution.flight.exists()); });
+      put("], {}", redistribution.is_saved ? "\"is_saved\": true, " : "");
+      put_flight(redistribution.flight);
+      put("\"uses\": [");
       put_list(redistribution.uses, ", ", [&](const partition::Redistribution::Use& use) { put_use(use); });
       put("]}}");
     });
     put("\n],\n");
   }
 
-  void put_step(const costs::RedistributeStep& step) {
+  void put_flight(const partition::Flight& flight) {
+    if (!flight.exists()) return;
+    const auto key = [&](std::int32_t node) {
+      return node < 0 ? "null" : quoted(graph_.nodes[static_cast<std::size_t>(node)].key);
+    };
+    put("\"start\": {}, \"finish\": {}, ", key(flight.start), key(flight.finish));
+  }
+
+  void put_step(const costs::RedistributeStep& step, bool has_flight) {
     put("{{\"step\": \"{}\", \"mesh_dims\": ", costs::step_name(step.kind));
     put_strings(mesh_dim_names(step.mesh_dims, plan_.mesh));
     put(", \"to\": ");
     put_placements(step.to);
-    put(", \"bytes\": {}, \"time_ps\": {}}}", step.bytes, step.time_ps);
+    put(", \"bytes\": {}, \"time_ps\": {}", step.bytes, step.time_ps);
+    if (has_flight && costs::collective_of(step.kind)) put(", \"startup_ps\": {}", step.startup_ps);
+    put("}}");
   }
 
   void put_use(const partition::Redistribution::Use& use) {

@@ -54,8 +54,8 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
       ->type_name("N")
       ->check(CLI::Range(1, kMostThreads).description(""));
   app.add_option("--overlap", arguments.has_overlap,
-                 "none: all communication is waited for, as replay does; model: parameters are gathered ahead and "
-                 "gradients reduced behind compute; default: none")
+                 "model: parameters are gathered ahead and gradients reduced behind compute; none: all communication "
+                 "is waited for; default: model")
       ->type_name("none|model")
       ->transform(
           CLI::CheckedTransformer(std::map<std::string, bool>{{"model", true}, {"none", false}}).description(""));

@@ -17,7 +17,7 @@ struct Arguments {
   std::string constraints;          ///< empty: none
   engine::Options engine;
   bool reproducible = false;
-  bool has_overlap = false;  ///< communication may hide behind compute
+  bool has_overlap = true;  ///< communication may hide behind compute
   bool quiet = false;
   std::optional<std::uint64_t> random_plan;  ///< the seed of a random plan, wanted instead of the best one
 };

@@ -102,7 +102,9 @@ class Builder {
 
   ModelNetwork run() {
     impl_->uses = collect_uses(graph_);
-    usage_ = find_point_usage(graph_, timeline_, impl_->uses, impl_->time_points, !options_.is_optional.empty());
+    const std::optional<Windows> windows = find_windows(problem_, impl_->uses);
+    usage_ = find_point_usage(graph_, timeline_, impl_->uses, impl_->time_points, windows ? &*windows : nullptr,
+                              !options_.is_optional.empty());
     make_templates();
     choose_output_states();
     choose_copy_states();
@@ -375,26 +377,34 @@ class Builder {
   // ---- links that take memory ----
 
   void make_pairs() {
-    std::map<
-        std::tuple<std::int32_t, std::int32_t, std::size_t, std::size_t, const costs::RedistributeTable*, bool, bool>,
-        PairVariable>
+    std::map<std::tuple<std::int32_t, std::int32_t, RowKinds, const costs::RedistributeTable*, bool, bool>,
+             PairVariable>
         known;
     for (const auto& [link, moved] : usage_.moved) {
       const auto [from, to] = lists_of(link);
       // A bound is needed of what is optional, not a plan: what its redistributions take is left out.
       if (may_be_missing(from) || may_be_missing(to)) continue;
       const costs::TensorMeta& tensor = graph_.meta(impl_->uses[ix(link.first)].value);
-      const auto [entry, is_new] =
-          known.try_emplace({from, to, moved.tensor.size(), moved.making.size(), &redistributor_.table(tensor),
-                             costs::is_row_major(tensor), moved.frees_source},
-                            PairVariable{});
+      const auto [entry, is_new] = known.try_emplace(
+          {from, to, row_kinds(moved), &redistributor_.table(tensor), costs::is_row_major(tensor), moved.frees_source},
+          PairVariable{});
       if (is_new) entry->second = make_pair(tensor, from, to, moved);
       PairVariable pair = entry->second;
       if (pair.domain < 0) continue;
       pair.spans = moved.tensor;
-      pair.spans.insert(pair.spans.end(), moved.making.begin(), moved.making.end());
+      for (const auto& making : moved.making) pair.spans.insert(pair.spans.end(), making.begin(), making.end());
       pairs_.emplace(link, std::move(pair));
     }
+  }
+
+  /// What the rows of a link's usage are: nothing for the tensor itself, else of which buffers.
+  using RowKinds = std::vector<std::optional<costs::Making>>;
+  static RowKinds row_kinds(const PointUsage::Moved& moved) {
+    RowKinds kinds(moved.tensor.size());
+    for (std::size_t m = 0; m < moved.making.size(); ++m) {
+      kinds.insert(kinds.end(), moved.making[m].size(), static_cast<costs::Making>(m));
+    }
+    return kinds;
   }
 
   bool may_be_missing(std::int32_t list) const {
@@ -418,7 +428,8 @@ class Builder {
                          const PointUsage::Moved& moved) {
     const costs::RedistributeTable& table = redistributor_.table(tensor);
     engine::Domain domain;
-    domain.usage.resize(moved.tensor.size() + moved.making.size());
+    const RowKinds kinds = row_kinds(moved);
+    domain.usage.resize(kinds.size());
     engine::Projection row;
     engine::Projection col;
     bool takes_memory = false;
@@ -432,12 +443,12 @@ class Builder {
         row.push_back(static_cast<std::int32_t>(a));
         col.push_back(static_cast<std::int32_t>(b));
         const std::int64_t bytes = is_moved ? costs::local_bytes(tensor, lists_[to][b], problem_.mesh) : 0;
-        const std::int64_t making =
-            is_moved && !moved.making.empty()
-                ? costs::making_bytes(tensor, table.path(source, target), problem_.mesh, moved.frees_source)
-                : 0;
-        for (std::size_t s = 0; s < domain.usage.size(); ++s) {
-          domain.usage[s].push_back(s < moved.tensor.size() ? bytes : making);
+        const std::vector<costs::RedistributeStep> steps = is_moved && kinds.size() > moved.tensor.size()
+                                                               ? table.path(source, target)
+                                                               : std::vector<costs::RedistributeStep>{};
+        for (std::size_t s = 0; s < kinds.size(); ++s) {
+          domain.usage[s].push_back(
+              kinds[s] ? costs::making_bytes(tensor, steps, problem_.mesh, moved.frees_source, *kinds[s]) : bytes);
           takes_memory |= domain.usage[s].back() > 0;
         }
       }

@@ -24,7 +24,7 @@ class Sizes {
     if (holding.kind == Holding::Kind::kWorkspace) return workspace(holding.value.node);
     if (holding.only_if_moved && placements(holding) == source(holding)) return 0;
     const costs::TensorMeta& tensor = problem_.graph.meta(holding.value);
-    if (holding.is_making) return making(holding, tensor);
+    if (holding.making) return making(holding, tensor);
     const bool is_parameter = problem_.graph.nodes[ix(holding.value.node)].role == costs::Role::kParameter;
     if (holding.kind == Holding::Kind::kValue && is_parameter) {
       return costs::parameter_bytes(tensor, placements(holding), problem_.mesh, problem_.pins.optimizer);
@@ -84,7 +84,7 @@ class Sizes {
     const auto entry = std::find_if(found, plan_.redistributions.end(), is_this);
     return entry == plan_.redistributions.end()
                ? 0
-               : costs::making_bytes(tensor, entry->steps, problem_.mesh, holding.frees_source);
+               : costs::making_bytes(tensor, entry->steps, problem_.mesh, holding.frees_source, *holding.making);
   }
 
   const Problem& problem_;
@@ -115,9 +115,10 @@ HeldMemory held_memory(const Problem& problem, const Plan& plan) {
   std::vector<char> is_saved;
   for (const auto& saved : plan.saved) is_saved.push_back(saved ? 1 : 0);
   const Sizes sizes(problem, plan, uses);
+  const std::optional<Windows> windows = find_windows(problem, uses);
   HeldMemory memory;
   std::vector<std::int64_t> changes(ix(timeline.num_times()) + 1, 0);
-  for (const Holding& holding : find_holdings(problem.graph, timeline, uses, is_saved)) {
+  for (const Holding& holding : find_holdings(problem.graph, timeline, uses, is_saved, windows ? &*windows : nullptr)) {
     const std::int64_t bytes = sizes.bytes(holding);
     if (bytes == 0) continue;
     memory.tensors.push_back({holding, bytes});
@@ -142,7 +143,7 @@ std::string_view memory_kind_name(MemoryKind kind) {
 MemoryKind memory_kind(const Problem& problem, const Timeline& timeline, const HeldTensor& tensor, std::int32_t time) {
   const Holding& holding = tensor.holding;
   const costs::Node& producer = problem.graph.nodes[ix(holding.value.node)];
-  if (holding.is_making || holding.kind == Holding::Kind::kWorkspace) return MemoryKind::kTemporary;
+  if (holding.making || holding.kind == Holding::Kind::kWorkspace) return MemoryKind::kTemporary;
   if (holding.kind == Holding::Kind::kValue && producer.role != costs::Role::kNone) {
     return producer.role == costs::Role::kParameter ? MemoryKind::kParameters : MemoryKind::kInputs;
   }

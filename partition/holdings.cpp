@@ -22,12 +22,22 @@ using engine::ix;
 /// The time points of one graph.
 class Times {
  public:
-  Times(const Graph& graph, const Timeline& timeline) : graph_(graph), timeline_(timeline) {}
+  Times(const Graph& graph, const Timeline& timeline, const Windows* windows)
+      : graph_(graph), timeline_(timeline), windows_(windows) {}
 
   std::int32_t end() const { return timeline_.num_times(); }
+  /// From when to when the first redistribution of an entry of uses is in flight.
+  std::optional<engine::Span> flight(std::int32_t uses) const {
+    if (windows_ == nullptr || !windows_->flight(uses).exists()) return {};
+    const Flight& flight = windows_->flight(uses);
+    const std::int32_t finish = flight.finish < 0 ? end() - 1 : timeline_.first_time[ix(flight.finish)];
+    return engine::Span{timeline_.first_time[ix(flight.start)], finish};
+  }
   bool is_graph_input(std::int32_t node) const { return graph_.nodes[ix(node)].role != Role::kNone; }
   /// When `value` is there.
-  std::int32_t made(ValueRef value) const { return is_graph_input(value.node) ? 0 : timeline_.run_time(value.node); }
+  std::int32_t made(ValueRef value) const {
+    return is_graph_input(value.node) ? 0 : earliest(value.node, timeline_.run_time(value.node));
+  }
   /// When what `node` gave is redistributed for others than nodes.
   std::int32_t given(std::int32_t node) const { return timeline_.give_time(node); }
   /// Whether it is ever in memory: what passes inside a fused kernel is only if it is moved.
@@ -37,7 +47,7 @@ class Times {
   }
   /// When a reader gets `value`.
   std::int32_t read(ValueRef value, const Redistribution::Use& use) const {
-    if (use.input >= 0) return timeline_.read_time(use.node, use.input);
+    if (use.input >= 0) return earliest(use.node, timeline_.read_time(use.node, use.input));
     return is_graph_input(value.node) ? 0 : timeline_.give_time(value.node);
   }
   /// Until when it needs it itself.
@@ -52,8 +62,15 @@ class Times {
   const Graph& graph() const { return graph_; }
 
  private:
+  /// `time` of a node, or when it runs ahead of its turn.
+  std::int32_t earliest(std::int32_t node, std::int32_t time) const {
+    const std::int32_t needed_at = windows_ == nullptr ? -1 : windows_->needed_at(node);
+    return needed_at < 0 ? time : timeline_.first_time[ix(needed_at)];
+  }
+
   const Graph& graph_;
   const Timeline& timeline_;
+  const Windows* windows_;
 };
 
 /// When what is saved of a value is made: behind the last node that touches it in the forward.
@@ -95,15 +112,7 @@ class Tree {
     std::sort(changes.begin(), changes.end());
     changes.erase(std::unique(changes.begin(), changes.end()), changes.end());
     for (const Tensor& tensor : tensors_) {
-      if (tensor.kind == Holding::Kind::kValue) continue;
-      out.push_back({tensor.kind,
-                     tensor.value,
-                     tensor.uses,
-                     tensor.use,
-                     true,
-                     true,
-                     tensor.frees_source,
-                     {tensor.made, tensor.made + 1}});
+      if (tensor.kind != Holding::Kind::kValue) add_makings(tensor, out);
     }
     open_.assign(tensors_.size() * 2, -1);
     for (std::size_t i = 0; i + 1 < changes.size(); ++i) {
@@ -124,14 +133,42 @@ class Tree {
     std::int32_t uses = -1;
     std::int32_t use = -1;
     std::int32_t made = 0;
-    std::int32_t last = 0;     ///< when it is needed for itself, or others are made from it
+    std::int32_t last = 0;                    ///< when it is needed for itself, or others are made from it
+    std::optional<engine::Span> flight = {};  ///< of the redistribution that makes it
     bool has_its_size = true;  ///< false: a view of part of what is stored, so what is made from it may be smaller
     std::vector<std::size_t> made_from_it = {};
     std::int64_t from = -1;     ///< the tensor that it is made from
     bool frees_source = false;  ///< which nothing else needs then
   };
 
+  static void add_makings(const Tensor& tensor, std::vector<Holding>& out) {
+    const auto add = [&](costs::Making making, std::int32_t first, std::int32_t behind) {
+      if (first >= behind) return;
+      out.push_back(
+          {tensor.kind, tensor.value, tensor.uses, tensor.use, true, making, tensor.frees_source, {first, behind}});
+    };
+    const std::int32_t made = tensor.made;
+    if (!tensor.flight) {
+      add(costs::Making::kAtOnce, made, made + 1);
+      return;
+    }
+    const std::int32_t finish = std::max(tensor.flight->end, made);
+    add(costs::Making::kStart, made, made + 1);
+    add(costs::Making::kFlight, made + 1, finish);
+    add(costs::Making::kFinish, finish, finish + 1);
+  }
+
+  /// In flight from `made` on, a tensor is needed until it has come; what is made from it may stand before it.
+  void fly(Tensor& tensor) const {
+    tensor.flight = times_.flight(tensor.uses);
+    if (!tensor.flight) return;
+    tensor.made = tensor.flight->start;
+    tensor.last = std::max(tensor.last, tensor.flight->end);
+  }
+
   std::size_t add(Tensor tensor, std::int64_t from) {
+    if (from >= 0) tensor.made = std::max(tensor.made, tensors_[static_cast<std::size_t>(from)].made);
+    tensor.last = std::max(tensor.last, tensor.made);
     const std::size_t index = tensors_.size();
     tensor.from = from;
     if (from >= 0) tensors_[static_cast<std::size_t>(from)].made_from_it.push_back(index);
@@ -156,13 +193,16 @@ class Tree {
       from = static_cast<std::int64_t>(add({Holding::Kind::kSaved, value, group, -1, made, made}, from));
     }
     if (uses.uses.size() > 1) {
-      from = static_cast<std::int64_t>(add({Holding::Kind::kCopy, value, group, -1, first, first}, from));
+      Tensor copy{Holding::Kind::kCopy, value, group, -1, first, first};
+      fly(copy);
+      from = static_cast<std::int64_t>(add(std::move(copy), from));
     }
     for (std::size_t u = 0; u < uses.uses.size(); ++u) {
       const Redistribution::Use& use = uses.uses[u];
-      const std::size_t read = add({Holding::Kind::kRead, value, group, static_cast<std::int32_t>(u),
-                                    times_.read(value, use), times_.needed(use)},
-                                   from);
+      Tensor reading{Holding::Kind::kRead, value, group, static_cast<std::int32_t>(u), times_.read(value, use),
+                     times_.needed(use)};
+      if (uses.uses.size() == 1) fly(reading);
+      const std::size_t read = add(std::move(reading), from);
       if (!times_.is_view(use)) continue;
       const Node& view = times_.node(use.node);
       for (std::size_t o = 0; o < view.outputs.size(); ++o) {
@@ -239,7 +279,7 @@ class Tree {
         out[static_cast<std::size_t>(open)].span.end = now_.end;
       } else {
         open = static_cast<std::int64_t>(out.size());
-        out.push_back({tensor.kind, tensor.value, tensor.uses, tensor.use, is_counted, false, false, now_});
+        out.push_back({tensor.kind, tensor.value, tensor.uses, tensor.use, is_counted, {}, false, now_});
       }
       is_counted = true;
     }
@@ -276,9 +316,9 @@ Timeline Timeline::of(const Graph& graph) {
 }
 
 std::vector<Holding> find_holdings(const Graph& graph, const Timeline& timeline, const std::vector<PhaseUses>& uses,
-                                   const std::vector<char>& is_saved, bool may_be_missing) {
+                                   const std::vector<char>& is_saved, const Windows* windows, bool may_be_missing) {
   const UsesOfValues groups = uses_of_values(uses);
-  const Times times(graph, timeline);
+  const Times times(graph, timeline, windows);
   Tree tree(times, uses, is_saved, groups, may_be_missing);
   std::vector<Holding> holdings;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -286,7 +326,7 @@ std::vector<Holding> find_holdings(const Graph& graph, const Timeline& timeline,
     const auto node = static_cast<std::int32_t>(i);
     if (costs::may_need_workspace(graph.nodes[i])) {
       const std::int32_t run = timeline.run_time(node);
-      holdings.push_back({Holding::Kind::kWorkspace, {node, 0}, -1, -1, false, false, false, {run, run + 1}});
+      holdings.push_back({Holding::Kind::kWorkspace, {node, 0}, -1, -1, false, {}, false, {run, run + 1}});
     }
     for (std::size_t o = 0; o < graph.nodes[i].outputs.size(); ++o) {
       if (!graph.nodes[i].outputs[o]) continue;
@@ -299,7 +339,7 @@ std::vector<Holding> find_holdings(const Graph& graph, const Timeline& timeline,
 std::vector<engine::Span> saved_spans(const Graph& graph, const Timeline& timeline,
                                       const std::vector<PhaseUses>& uses) {
   const UsesOfValues groups = uses_of_values(uses);
-  const Times times(graph, timeline);
+  const Times times(graph, timeline, nullptr);
   std::vector<engine::Span> spans(uses.size());
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const Node& producer = graph.nodes[ix(uses[i].value.node)];

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "costs/graph.h"
+#include "costs/memory.h"
 #include "engine/cost_network.h"
 #include "partition/uses.h"
+#include "partition/windows.h"
 
 namespace autopar::partition {
 
@@ -47,19 +50,20 @@ struct Holding {
   std::int32_t uses = -1;  ///< kCopy, kSaved, kRead: index into collect_uses()
   std::int32_t use = -1;   ///< kRead: index into PhaseUses::uses
   bool only_if_moved = false;
-  bool is_making = false;  ///< not the tensor itself, but the buffers that the redistribution that makes it needs
-  bool frees_source =
-      false;  ///< is_making: what the redistribution starts from is one of them, as nothing else needs it
+  /// If given: not the tensor itself, but the buffers that the redistribution that makes it needs then.
+  std::optional<costs::Making> making = {};
+  bool frees_source = false;  ///< of `making`: what it starts from is one of them, as nothing else needs it
   engine::Span span;
 };
 
 /// All holdings of a training step. `uses` is collect_uses(graph); `is_saved` says per entry, all of which must be of
 /// forward values read in the backward, where a kSaved tensor stands between: made after the last forward use.
-/// Graph inputs are held from the first time point to the last. `may_be_missing`: what is saved may as well not be
-/// (BuildOptions::is_optional), so that its making holds nothing.
+/// Graph inputs are held from the first time point to the last. `windows`: redistributions have flights; they start and
+/// finish at the first time point of a node. nullptr: they have none. `may_be_missing`: what is saved may as well not
+/// be (BuildOptions::is_optional), so that its making holds nothing.
 std::vector<Holding> find_holdings(const costs::Graph& graph, const Timeline& timeline,
                                    const std::vector<PhaseUses>& uses, const std::vector<char>& is_saved,
-                                   bool may_be_missing = false);
+                                   const Windows* windows, bool may_be_missing = false);
 
 /// Per entry of `uses`, the time points from behind a value's last use in the forward to its first in the backward,
 /// that included: when what is saved of it can stand for it. Empty for values that are not saved, are graph inputs, or

@@ -23,7 +23,8 @@ class PlanMaker {
         redistributor_(redistributor),
         network_(model.network),
         impl_(*model.impl),
-        assignment_(assignment) {}
+        assignment_(assignment),
+        windows_(find_windows(problem, model.impl->uses)) {}
 
   Plan run() {
     const engine::Cost expected = engine::evaluate(network_, assignment_);
@@ -40,8 +41,7 @@ class PlanMaker {
       throw std::logic_error("the plan's parts cost " + std::to_string(parts_ps) + " ps, its assignment " +
                              std::to_string(expected));
     }
-    plan_.cost_ps =
-        problem_.has_overlap ? step_time(problem_, plan_, redistributor_.collectives()).total_ps() : parts_ps;
+    plan_.cost_ps = problem_.has_overlap ? step_time(problem_, plan_).total_ps() : parts_ps;
     return std::move(plan_);
   }
 
@@ -128,18 +128,22 @@ class PlanMaker {
       } else if (link.use == PointUsage::kCopy) {
         plan_.copies[ix(link.uses)] = to;
         is_moved = from != to;
-        if (is_moved) add_entry(uses, from, to);
+        if (is_moved) add_entry(uses, from, to).flight = flight_of(link.uses);
       } else if (from != to && !is_moved && is_shared(i)) {
         plan_.copies[ix(link.uses)] = to;
         if (plan_.redistributions.size() == group) add_entry(uses, from, to);
         plan_.redistributions.back().uses.push_back(uses.uses[ix(link.use)]);
       } else if (from != to) {
-        add_entry(uses, from, to).uses.push_back(uses.uses[ix(link.use)]);
+        Redistribution& made = add_entry(uses, from, to);
+        made.uses.push_back(uses.uses[ix(link.use)]);
+        if (uses.uses.size() == 1) made.flight = flight_of(link.uses);
       } else if (is_moved) {
         plan_.redistributions[group].uses.push_back(uses.uses[ix(link.use)]);
       }
     }
   }
+
+  Flight flight_of(std::int32_t uses) const { return windows_ ? windows_->flight(uses) : Flight{}; }
 
   void add_saved(const PhaseUses& uses, const costs::Placements& from, const costs::Placements& to) {
     Redistribution& made = add_entry(uses, from, to);
@@ -189,6 +193,7 @@ class PlanMaker {
   const engine::CostNetwork& network_;
   const ModelNetwork::Impl& impl_;
   const engine::Assignment& assignment_;
+  const std::optional<Windows> windows_;
   Plan plan_;
 };
 

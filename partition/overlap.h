@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "costs/graph.h"
@@ -10,54 +11,48 @@
 #include "partition/plan.h"
 #include "partition/problem.h"
 #include "partition/uses.h"
+#include "partition/windows.h"
 
-/// Communication that hides behind compute.
+/// The time of a step in which communication hides behind compute.
 ///
-/// A device has two streams: ops run in one, collectives in the other. A *window* is one segment's forward or backward.
-/// What is gathered of parameters needs nothing but these, so it is prefetched: it runs in the window before the one
-/// that reads it. What gradients are reduced to is read by nobody but the optimizer, so their collectives are deferred:
-/// they run in the window behind the one that makes them. (FSDP: Zhao et al. 2023.) All other collectives are exposed:
-/// the ops behind them wait. So are those of the first window, before which nothing runs, and of the last.
-///
-/// A window takes max(compute, hideable communication) and what is exposed in it. Hideable collectives of one kind over
-/// the same mesh dims run as one bucket in a window: their start-up latency counts once.
+/// A device has two streams: ops run in one, collectives in the other. The last collective of a redistribution with a
+/// flight (windows.h) hides in the window in which it starts. All other collectives are exposed: the ops behind them
+/// wait. A window takes max(compute, hideable communication) and what is exposed in it. Collectives of one kind over
+/// the same mesh dims that start together run as one bucket: their start-up latency counts once.
 ///
 /// Where a cluster can pipeline a collective with the matmul beside it (async tensor parallelism: Wang et al. 2023), an
 /// all-gather right before a matmul and a reduce-scatter right behind one hide in part (Device::matmul_overlap).
 namespace autopar::partition {
 
-/// What the graph alone says about overlap.
-class Overlap {
+/// Which entries of collect_uses(graph) stand beside a matmul; views between do not count.
+class MatmulNeighbours {
  public:
-  Overlap(const costs::Graph& graph, const std::vector<PhaseUses>& uses);
-
-  std::int32_t num_windows() const { return num_windows_; }
-  /// In which a node runs; -1 for graph inputs.
-  std::int32_t window_of(std::int32_t node) const { return window_of_[static_cast<std::size_t>(node)]; }
-  /// In which the redistributions of an entry of `uses` hide; -1: they are exposed.
-  std::int32_t hides_in(std::int32_t uses) const { return hides_in_[static_cast<std::size_t>(uses)]; }
-  /// How many redistributions can be in a bucket with those of an entry, at most.
-  std::int64_t most_in_bucket(std::int32_t uses) const { return most_in_bucket_[static_cast<std::size_t>(uses)]; }
-  /// Whether an entry's value is given by a matmul, or one of its readers is one; views between do not count.
-  bool is_behind_matmul(std::int32_t uses) const { return behind_matmul_[static_cast<std::size_t>(uses)] != 0; }
-  bool is_before_matmul(std::int32_t uses) const { return before_matmul_[static_cast<std::size_t>(uses)] != 0; }
+  MatmulNeighbours(const costs::Graph& graph, const std::vector<PhaseUses>& uses);
+  /// Whether an entry's value is given by a matmul, or one of its readers is one.
+  bool is_behind(std::int32_t uses) const { return is_behind_[static_cast<std::size_t>(uses)] != 0; }
+  bool is_before(std::int32_t uses) const { return is_before_[static_cast<std::size_t>(uses)] != 0; }
 
  private:
-  std::int32_t num_windows_ = 0;
-  std::vector<std::int32_t> window_of_;
-  std::vector<std::int32_t> hides_in_;
-  std::vector<std::int64_t> most_in_bucket_;
-  std::vector<char> behind_matmul_;
-  std::vector<char> before_matmul_;
+  std::vector<char> is_behind_;
+  std::vector<char> is_before_;
 };
 
-/// Time in ps that the steps of one redistribution take the ops beside it, if it is exposed.
-std::int64_t exposed_ps(const Overlap& overlap, std::int32_t uses, const std::vector<costs::RedistributeStep>& steps,
-                        const costs::Device& device);
-/// Time in ps of its collectives with a part of their start-up, if it is hideable: 1 / `most_in_bucket`, or none if
-/// that is 0.
-std::int64_t hideable_ps(const std::vector<costs::RedistributeStep>& steps, const costs::CollectiveModel& collectives,
-                         std::int64_t most_in_bucket);
+/// Times in ps of one redistribution.
+struct CommunicationTime {
+  std::int64_t exposed_ps = 0;
+  /// Of the last collective of a flight, without its start-up if it can share that.
+  std::int64_t hideable_ps = 0;
+  /// The bucket that it can be in, beside others with the same; nothing: it is in none.
+  struct Bucket {
+    costs::RedistributeStep::Kind kind = costs::RedistributeStep::Kind::kAllGather;
+    std::uint32_t mesh_dims = 0;
+    std::int64_t startup_ps = 0;
+    auto operator<=>(const Bucket&) const = default;
+  };
+  std::optional<Bucket> bucket = {};
+};
+CommunicationTime communication_time(const std::vector<costs::RedistributeStep>& steps, bool has_flight,
+                                     bool is_behind_matmul, bool is_before_matmul, const costs::Device& device);
 
 struct WindowTime {
   std::int64_t compute_ps = 0;
@@ -73,45 +68,85 @@ struct StepTime {
 };
 
 /// The time of a plan's step with overlap.
-StepTime step_time(const Problem& problem, const Plan& plan, const costs::CollectiveModel& collectives);
+StepTime step_time(const Problem& problem, const Plan& plan);
 
-/// The networks that bound the overlapped time. For any shares 0 <= s_w <= 1, max(compute, hideable) is at least
-/// (1 - s_w) · compute + s_w · hideable, which is a sum over single choices: so the optimum of each such network bounds
-/// the time of every plan (Lagrangian relaxation of the windows' maxima).
+/// The networks that bound the overlapped time (Lagrangian relaxation).
+///
+/// For any shares 0 <= s_w <= 1, max(compute, hideable) of a window is at least (1 - s_w) · compute + s_w · hideable. A
+/// bucket's start-up is at least the sum over its members of what each takes over of it, if these parts add up to no
+/// more than all of it. Both are sums over single choices: so the optimum of each such network bounds the time of every
+/// plan.
 class OverlapNetworks {
  public:
   OverlapNetworks(const Problem& problem, const costs::Redistributor& redistributor, const ModelNetwork& model);
 
-  /// A share is a number of these parts.
+  /// A share, or a part of a start-up, is a number of these parts.
   static constexpr std::int64_t kWhole = 1024;
 
-  /// The model's network with the share of each window. Costs are rounded down.
-  engine::CostNetwork priced(const std::vector<std::int64_t>& shares) const;
-  /// The time of an assignment, with the least that the start-up of buckets can be.
+  /// What the sums are made with. Windows of one class have the same.
+  struct Multipliers {
+    std::vector<std::int64_t> shares;                ///< per class of windows
+    std::vector<std::vector<std::int64_t>> startup;  ///< per group of links, by bucket: the part that each takes over
+  };
+  /// All windows with one share, start-ups in equal parts.
+  Multipliers even(std::int64_t share) const;
+  /// Moves `multipliers` by about `step` parts to where the bound is higher, if `assignment` is the optimum of their
+  /// network (subgradients): to the longer side of each window, and to those members that are in their buckets.
+  void ascend(const engine::Assignment& assignment, std::int64_t step, Multipliers& multipliers) const;
+  /// Those that give the time of `assignment`, and that of others beside it (slope scaling: Kim and Pardalos 1999). No
+  /// bound.
+  Multipliers fitted(const engine::Assignment& assignment) const;
+
+  /// The model's network with such sums as costs, rounded down.
+  engine::CostNetwork priced(const Multipliers& multipliers) const;
+  /// The time of an assignment: that of its plan.
   StepTime time(const engine::Assignment& assignment) const;
-  /// Per window, which class of windows with equal nodes it is of.
-  const std::vector<std::int32_t>& window_classes() const { return classes_; }
 
  private:
-  /// Where a link's cost stands, and in which window it hides (-1: none).
-  struct PricedLink {
-    std::int32_t edge = -1;   ///< of the network; -1: a pair variable has the cost
-    std::int32_t table = -1;  ///< index into tables_; -1: the edge's own
-    std::int32_t variable = -1;
-    std::vector<engine::Cost> costs;  ///< of the pair variable
-    std::int32_t window = -1;
+  using Bucket = CommunicationTime::Bucket;
+  /// Of each combination of a link's ends what is exposed, what hides, without a start-up that is shared, and the
+  /// bucket (index into buckets_; -1: none).
+  struct Prices {
+    engine::Table exposed;
+    engine::Table hideable;
+    std::vector<std::int32_t> buckets;
   };
+  struct PricedLink {
+    std::int32_t edge = -1;      ///< of the network; -1: a pair variable has the cost
+    std::int32_t variable = -1;  ///< of pairs
+    std::int32_t prices = -1;    ///< index into prices_, of one column for a pair variable; -1: the edge's own table
+    std::int32_t window = -1;    ///< in which it hides; -1: none
+    bool is_prefetch = false;
+    std::int32_t group = -1;  ///< of the links in the same place of windows of one class; -1: it hides in none
+  };
+  struct Cost {
+    engine::Cost exposed = 0;
+    engine::Cost hideable = 0;
+    std::int32_t bucket = -1;
+  };
+  /// Members of a group that are in a bucket in some assignment.
+  using Members = std::vector<std::vector<std::int64_t>>;  // [group][bucket]
 
   void price_links(const costs::Redistributor& redistributor);
+  Prices make_prices(const costs::Redistributor& redistributor, const ModelNetwork::Impl::Link& link,
+                     const MatmulNeighbours& matmuls, bool hides);
   void classify_windows();
-  engine::Cost link_cost(const PricedLink& link, const engine::Assignment& assignment) const;
+  Cost link_cost(const PricedLink& link, const engine::Assignment& assignment) const;
+  Members members(const engine::Assignment& assignment) const;
+  engine::Table priced(const Prices& prices, std::int64_t share, const std::vector<std::int64_t>& startup) const;
+  void price_links(const Multipliers& multipliers, engine::CostNetwork& network) const;
 
   const Problem& problem_;
   const ModelNetwork& model_;
-  Overlap overlap_;
+  Windows windows_;
   std::vector<PricedLink> links_;
-  std::vector<engine::Table> tables_;
-  std::vector<std::int32_t> classes_;
+  std::vector<Prices> prices_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::int32_t> classes_;  ///< per window; equal ones have equal nodes and flights
+  std::int32_t num_classes_ = 0;
+  /// Groups whose members can share start-ups: of one class of windows, and prefetches or not.
+  std::vector<std::vector<std::int32_t>> sharing_;
+  std::vector<std::int64_t> group_sizes_;  ///< how many links each group has
 };
 
 }  // namespace autopar::partition

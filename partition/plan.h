@@ -18,6 +18,14 @@
 
 namespace autopar::partition {
 
+/// From when to when a redistribution is under way while ops run: from the turn of one node to that of another, before
+/// anything of these runs.
+struct Flight {
+  std::int32_t start = -1;   ///< a node; -1: it is waited for where its result is read
+  std::int32_t finish = -1;  ///< a node; -1: when all nodes of the phase have run
+  bool exists() const { return start >= 0; }
+};
+
 /// What was chosen for one node (graph inputs included).
 struct NodeChoice {
   std::vector<costs::Placements> inputs;   ///< what the op gets, per Node::inputs
@@ -43,6 +51,7 @@ struct Redistribution {
   std::vector<Use> uses;
   /// Runs after the value's last forward use (phase is forward): `to` is what is kept of it for the backward.
   bool is_saved = false;
+  Flight flight = {};  ///< if it exists, its last collective is under way then; else it runs where it is needed
 };
 
 /// What memory is for.

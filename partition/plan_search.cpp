@@ -21,11 +21,13 @@ constexpr std::size_t kMostNewPoints = 3;
 constexpr std::int32_t kFewestApart = 16;
 /// Offers to run again make a network too hard to solve to the end: this near is near enough to decide.
 constexpr double kOffersGap = 0.002;
-/// Of the communication that hides, so much counts where its amount is all but free; and how far shares move.
+/// Of the communication that hides, so much counts where its amount is all but free.
 constexpr std::int64_t kLittleShare = 8;
 constexpr double kShareGap = 0.0002;
 constexpr double kGoodGap = 0.001;
-constexpr std::array<std::int64_t, 8> kShareSteps = {512, 256, 192, 128, 96, 64, 32, 16};
+/// How far multipliers move in each round, and after how many that did not help they stay.
+constexpr std::array<std::int64_t, 14> kSteps = {384, 256, 192, 144, 108, 81, 61, 46, 34, 26, 19, 14, 10, 7};
+constexpr int kMostIdleRounds = 6;
 /// Rounds of deciding what runs again, and how much of the limit is left free where a round's choice did not fit.
 constexpr int kMostRounds = 6;
 constexpr std::int64_t kMarginShare = 50;
@@ -183,52 +185,48 @@ class PlanSearch {
     return solve_overlapped(problem, model, options);
   }
 
-  /// Looks for the shares of the windows whose network bounds the overlapped time best. First none for the
-  /// communication that hides, but for a little, which makes the best plan use no more of it than it needs; then none
-  /// at all, for the bound. Where these do not meet, shares of classes of equal windows move in ever smaller steps:
-  /// communication that exceeds the compute it hides behind counts too little, and the other way round (subgradient
-  /// ascent).
+  /// Looks for the multipliers whose network bounds the overlapped time best. First communication that hides counts but
+  /// little, which makes the best plan use no more of it than it needs; then not at all, for the bound. Where these do
+  /// not meet, multipliers ascend in ever smaller steps, and plans are looked for beside the best that was met.
   engine::Solution solve_overlapped(const Problem& problem, const ModelNetwork& model, const engine::Options& options) {
     const OverlapNetworks networks(problem, input_.redistributor, model);
-    const std::vector<std::int32_t>& classes = networks.window_classes();
-    const std::size_t num_classes = ix(*std::max_element(classes.begin(), classes.end())) + 1;
-    std::vector<std::int64_t> shares(num_classes, kLittleShare);
     engine::Solution best;
-    for (int round = 0;; ++round) {
-      std::vector<std::int64_t> of_windows;
-      for (const std::int32_t one : classes) of_windows.push_back(shares[ix(one)]);
-      const engine::CostNetwork network = networks.priced(of_windows);
-      engine::Solution found = solve(network, with_effort(options, kShareGap, 0));
-      if (round == 0 && found.status == Status::kNoSolution && !solver_.is_out_of_time()) {
-        found = solve(network, options);
+    const engine::Options little = with_effort(options, kShareGap, 0);
+    const auto solve_priced = [&](const engine::CostNetwork& network, const engine::Options& effort) {
+      engine::Solution found = solve(network, effort);
+      if (!found.assignment.empty()) {
+        found.cost = networks.time(found.assignment).total_ps();
+        if (best.assignment.empty() || found.cost < best.cost) {
+          best.assignment = found.assignment;
+          best.cost = found.cost;
+        }
       }
+      return found;
+    };
+    const auto is_done = [&] {
+      const auto slack = static_cast<Cost>(std::max(options.gap, kGoodGap) * static_cast<double>(best.cost));
+      return best.bound + slack >= best.cost || solver_.is_out_of_time();
+    };
+    int num_idle = 0;
+    OverlapNetworks::Multipliers multipliers = networks.even(kLittleShare);
+    for (std::size_t round = 0;; ++round) {
+      engine::Solution found = solve_priced(networks.priced(multipliers), little);
+      if (round == 0 && found.status == Status::kNoSolution && !solver_.is_out_of_time()) {
+        found = solve_priced(networks.priced(multipliers), options);
+      }
+      const auto little_more = static_cast<Cost>(kShareGap * static_cast<double>(best.bound));
+      num_idle = found.bound > best.bound + little_more ? 0 : num_idle + 1;
       best.bound = std::max(best.bound, found.bound);
       best.status = found.status;
-      if (found.assignment.empty()) return best;
-      const StepTime time = networks.time(found.assignment);
-      if (best.assignment.empty() || time.total_ps() < best.cost) {
-        best.assignment = std::move(found.assignment);
-        best.cost = time.total_ps();
-      }
-      const auto slack = static_cast<Cost>(std::max(options.gap, kGoodGap) * static_cast<double>(best.cost));
-      const bool is_last = static_cast<std::size_t>(round) > kShareSteps.size();
-      if (best.bound + slack >= best.cost || solver_.is_out_of_time() || is_last) return best;
+      const bool is_last = round > kSteps.size() || num_idle >= kMostIdleRounds;
+      if (found.assignment.empty() || is_done() || is_last) return best;
       if (round == 0) {
-        shares.assign(num_classes, 0);
-      } else {
-        step_shares(classes, time, kShareSteps[static_cast<std::size_t>(round) - 1], shares);
+        multipliers = networks.even(0);
+        continue;
       }
-    }
-  }
-
-  static void step_shares(const std::vector<std::int32_t>& classes, const StepTime& time, std::int64_t step,
-                          std::vector<std::int64_t>& shares) {
-    std::vector<std::int64_t> excess(shares.size(), 0);
-    for (std::size_t w = 0; w < classes.size(); ++w) {
-      excess[ix(classes[w])] += time.windows[w].hideable_ps - time.windows[w].compute_ps;
-    }
-    for (std::size_t c = 0; c < shares.size(); ++c) {
-      shares[c] = std::clamp<std::int64_t>(shares[c] + (excess[c] > 0 ? step : -step), 0, OverlapNetworks::kWhole);
+      if (round == 1) solve_priced(model.network, little);  // as if all was waited for
+      networks.ascend(found.assignment, kSteps[round - 1], multipliers);
+      if (!is_done()) solve_priced(networks.priced(networks.fitted(best.assignment)), little);
     }
   }
 

@@ -29,7 +29,8 @@ class Collector {
     if (holding.kind == Holding::Kind::kRead && use(holding).input >= 0) usage_.inputs_count[ix(use(holding).node)] = 1;
     if (holding.only_if_moved) {
       PointUsage::Moved& moved = usage_.moved[link(holding)];
-      (holding.is_making ? moved.making : moved.tensor).push_back(points);
+      auto& spans = holding.making ? moved.making[static_cast<std::size_t>(*holding.making)] : moved.tensor;
+      spans.push_back(points);
       moved.frees_source |= holding.frees_source;
       return;
     }
@@ -92,7 +93,7 @@ class Collector {
 }  // namespace
 
 PointUsage find_point_usage(const Graph& graph, const Timeline& timeline, const std::vector<PhaseUses>& uses,
-                            const std::vector<std::int32_t>& points, bool may_be_missing) {
+                            const std::vector<std::int32_t>& points, const Windows* windows, bool may_be_missing) {
   const auto points_in = [&](const engine::Span& span) {
     const auto first = std::lower_bound(points.begin(), points.end(), span.start);
     const auto last = std::lower_bound(first, points.end(), span.end);
@@ -107,7 +108,7 @@ PointUsage find_point_usage(const Graph& graph, const Timeline& timeline, const 
       const engine::Span at = points_in(spans[i]);
       is_saved[i] = at.start < at.end ? 1 : 0;
     }
-    for (const Holding& holding : find_holdings(graph, timeline, uses, is_saved, may_be_missing)) {
+    for (const Holding& holding : find_holdings(graph, timeline, uses, is_saved, windows, may_be_missing)) {
       const engine::Span at = points_in(holding.span);
       if (at.start < at.end) collector.add(holding, at);
     }

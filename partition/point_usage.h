@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "costs/graph.h"
+#include "costs/memory.h"
 #include "partition/holdings.h"
 #include "partition/uses.h"
 
@@ -30,8 +32,9 @@ struct PointUsage {
   static constexpr std::int32_t kSaved = -2;
   struct Moved {
     std::vector<engine::Span> tensor;  ///< when the tensor counts, if it is moved
-    std::vector<engine::Span> making;  ///< when the buffers of the redistribution count
-    bool frees_source = false;         ///< as in Holding
+    /// By costs::Making, when the buffers of the redistribution count.
+    std::array<std::vector<engine::Span>, costs::kNumMakings> making;
+    bool frees_source = false;  ///< as in Holding
   };
 
   std::vector<std::vector<Term>> nodes;            ///< per Graph::nodes
@@ -45,8 +48,8 @@ struct PointUsage {
   std::vector<char> inputs_count;
 };
 
-/// `points`: time points, ascending. `may_be_missing`: as for find_holdings().
+/// `points`: time points, ascending. `windows`, `may_be_missing`: as for find_holdings().
 PointUsage find_point_usage(const costs::Graph& graph, const Timeline& timeline, const std::vector<PhaseUses>& uses,
-                            const std::vector<std::int32_t>& points, bool may_be_missing);
+                            const std::vector<std::int32_t>& points, const Windows* windows, bool may_be_missing);
 
 }  // namespace autopar::partition

@@ -86,7 +86,7 @@ TEST(WritePlanTest, says_what_the_plan_says) {
   EXPECT_FALSE(json.contains("run"));
 }
 
-TEST(WritePlanTest, nodes_say_their_op_and_whole_tensors) {
+TEST(WritePlanTest, nodes_say_their_op_phase_and_whole_tensors) {
   Fixture fixture;
   fixture.problem.graph.nodes[4].outputs.emplace_back(std::nullopt);
   fixture.plan.nodes[4].outputs.emplace_back();
@@ -94,6 +94,8 @@ TEST(WritePlanTest, nodes_say_their_op_and_whole_tensors) {
   EXPECT_EQ(json["nodes"]["fc1.weight"]["op"], "placeholder");
   const auto& node = json["nodes"][fixture.problem.graph.nodes[4].key];
   EXPECT_EQ(node["op"], fixture.problem.graph.nodes[4].op);
+  EXPECT_EQ(node["phase"], "forward");
+  EXPECT_FALSE(json["nodes"]["fc1.weight"].contains("phase"));
   EXPECT_EQ(node["tensors"].size(), 2U);
   EXPECT_TRUE(node["tensors"][1].is_null());
   EXPECT_FALSE(node.contains("programs"));

@@ -32,7 +32,7 @@ struct FusedStep {
   static bool is_held(const costs::Graph& graph, ValueRef value) {
     const std::vector<PhaseUses> uses = collect_uses(graph);
     const std::vector<Holding> holdings =
-        find_holdings(graph, Timeline::of(graph), uses, std::vector<char>(uses.size(), 0));
+        find_holdings(graph, Timeline::of(graph), uses, std::vector<char>(uses.size(), 0), nullptr);
     return std::any_of(holdings.begin(), holdings.end(),
                        [&](const Holding& holding) { return holding.value == value && !holding.only_if_moved; });
   }

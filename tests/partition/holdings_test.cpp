@@ -42,8 +42,8 @@ class HoldingsTest : public ::testing::Test {
       is_saved.push_back(found && one.phase == Phase::kBackward ? 1 : 0);
     }
     std::vector<std::string> found;
-    for (const Holding& holding : find_holdings(toy.graph, Timeline::of(toy.graph), uses, is_saved)) {
-      if (holding.value != value || holding.is_making != is_making) continue;
+    for (const Holding& holding : find_holdings(toy.graph, Timeline::of(toy.graph), uses, is_saved, nullptr)) {
+      if (holding.value != value || holding.making.has_value() != is_making) continue;
       EXPECT_TRUE(!is_making || holding.only_if_moved);
       found.push_back(text(holding, uses));
     }
@@ -64,7 +64,7 @@ class HoldingsTest : public ::testing::Test {
                              : "read " + std::to_string(use.node) + "." + std::to_string(use.input);
       }
     }
-    if (holding.only_if_moved && !holding.is_making) name += " if moved";
+    if (holding.only_if_moved && !holding.making) name += " if moved";
     if (holding.frees_source) name += " freeing";
     return name + " " + std::to_string(holding.span.start) + "-" + std::to_string(holding.span.end);
   }

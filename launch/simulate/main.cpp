@@ -1,0 +1,16 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "launch/exit_codes.h"
+#include "launch/simulate/program.h"
+
+int main(int argc, char** argv) {
+  try {
+    return autopar::launch::run_simulate(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "autopar-simulate: internal error: {}; please report it with the plan\n", error.what());
+    return autopar::launch::kExitInternal;
+  }
+}

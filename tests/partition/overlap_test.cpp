@@ -1,0 +1,101 @@
+#include "partition/overlap.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <tuple>
+
+#include "partition/plan_search.h"
+#include "random_assignment.h"
+#include "toy.h"
+
+namespace autopar::partition {
+namespace {
+
+using testing::random_assignment;
+using testing::residual_layers;
+using testing::toy_problem;
+
+class OverlapTest : public ::testing::TestWithParam<std::tuple<std::vector<std::int64_t>, double>> {
+ protected:
+  OverlapTest() : problem_(toy_problem(residual_layers(4), std::get<0>(GetParam()))) {
+    problem_.has_overlap = true;
+    problem_.keep_dominated = true;
+    problem_.pins.memory_limit_bytes = std::int64_t{1} << 40;
+    problem_.cluster.device.matmul_overlap = std::get<1>(GetParam());
+  }
+
+  Problem problem_;
+};
+
+TEST_P(OverlapTest, every_network_bounds_the_time_of_every_plan) {
+  const costs::Redistributor redistributor(problem_.cluster, problem_.mesh);
+  const ModelNetwork model = build_network(problem_, redistributor);
+  const OverlapNetworks networks(problem_, redistributor, model);
+  OverlapNetworks::Multipliers multipliers = networks.even(0);
+  std::mt19937 random(7);
+  int num_hiding = 0;
+  for (int i = 0; i < 60; ++i) {
+    const engine::Assignment assignment = random_assignment(model.network, random);
+    const Plan plan = make_plan(problem_, redistributor, model, assignment);
+    const StepTime time = step_time(problem_, plan);
+    EXPECT_EQ(plan.cost_ps, time.total_ps());
+    EXPECT_EQ(networks.time(assignment).total_ps(), plan.cost_ps);
+    EXPECT_LE(plan.cost_ps, plan.compute_ps + plan.communication_ps);
+    num_hiding += plan.cost_ps < plan.compute_ps + plan.communication_ps ? 1 : 0;
+    for (std::int64_t& share : multipliers.shares) {
+      share = static_cast<std::int64_t>(random() % (OverlapNetworks::kWhole + 1));
+    }
+    networks.ascend(random_assignment(model.network, random), 128, multipliers);
+    EXPECT_LE(engine::evaluate(networks.priced(multipliers), assignment), plan.cost_ps);
+  }
+  EXPECT_GT(num_hiding, 20);
+}
+
+TEST_P(OverlapTest, no_plan_is_better_than_the_bound_of_the_search) {
+  const costs::Redistributor redistributor(problem_.cluster, problem_.mesh);
+  const ModelNetwork model = build_network(problem_, redistributor);
+  engine::Comm comm;
+  SharedSolver solver({}, comm);
+  const PlanSearchResult found = search_plan({problem_, redistributor, &model}, {}, solver);
+  ASSERT_TRUE(found.plan);
+  EXPECT_LE(found.bound, found.plan->cost_ps);
+  EXPECT_LE(static_cast<double>(found.plan->cost_ps - found.bound), 0.2 * static_cast<double>(found.plan->cost_ps));
+  std::mt19937 random(3);
+  for (int i = 0; i < 200; ++i) {
+    const Plan plan = make_plan(problem_, redistributor, model, random_assignment(model.network, random));
+    EXPECT_GE(plan.cost_ps, found.bound);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, OverlapTest,
+                         ::testing::Combine(::testing::Values(std::vector<std::int64_t>{8},
+                                                              std::vector<std::int64_t>{4, 2}),
+                                            ::testing::Values(0, 0.5)));
+
+TEST(CommunicationTimeTest, all_but_the_last_collective_of_a_flight_is_exposed) {
+  using Kind = costs::RedistributeStep::Kind;
+  const std::vector<costs::RedistributeStep> steps = {{Kind::kAllToAll, 1, {}, {}, 64, 50, 5},
+                                                      {Kind::kAllGather, 2, {}, {}, 64, 90, 8},
+                                                      {Kind::kSlice, 1, {}, {}, 0, 3, 0}};
+  const CommunicationTime flying = communication_time(steps, true, false, false, {});
+  EXPECT_EQ(flying.exposed_ps, 50 + 3);
+  EXPECT_EQ(flying.hideable_ps, 90 - 8);
+  ASSERT_TRUE(flying.bucket);
+  EXPECT_EQ(flying.bucket->startup_ps, 8);
+  EXPECT_EQ(communication_time(steps, false, false, false, {}).exposed_ps, 50 + 90 + 3);
+}
+
+TEST(CommunicationTimeTest, a_gather_before_a_matmul_is_pipelined_with_it) {
+  using Kind = costs::RedistributeStep::Kind;
+  costs::Device device;
+  device.matmul_overlap = 0.75;
+  const std::vector<costs::RedistributeStep> gather = {{Kind::kAllGather, 1, {}, {}, 64, 1000, 5}};
+  EXPECT_EQ(communication_time(gather, false, false, true, device).exposed_ps, 250);
+  EXPECT_EQ(communication_time(gather, false, true, false, device).exposed_ps, 1000);
+  const std::vector<costs::RedistributeStep> scatter = {{Kind::kReduceScatter, 1, {}, {}, 64, 1000, 5}};
+  EXPECT_EQ(communication_time(scatter, false, true, false, device).exposed_ps, 250);
+}
+
+}  // namespace
+}  // namespace autopar::partition
