@@ -16,7 +16,6 @@ from apply_checks import make_plan, mesh_of
 from autopar.again import AGAIN
 from autopar.parallel import Step
 from memory_curve import Measured, ideal, key_of, measure, placed_batch, results_of
-from overlap_checks import overlap_plan, under_way
 from replay_models import make
 from test_replay import NO_OPTIMIZER, WHOLE_NORMS, cluster
 from torch import fx
@@ -144,18 +143,3 @@ def check_plans_within_limits(rank: int, folder: Path) -> None:
         )
         assert plan.recompute or any(entry.is_saved for entry in plan.redistributions)
         runs_and_keeps_what_the_plan_says(plan, step)
-
-
-def check_plans_with_overlap(rank: int, folder: Path) -> None:
-    """What is gathered ahead or reduced later lives longer, and what is sent until it has been waited for."""
-    mesh = mesh_of(dp=dist.get_world_size())
-    for family in ("mlp", "transformer"):
-        case = make(family, "float32")
-        path = overlap_plan(folder, case, mesh, name=family, constraints=NO_OPTIMIZER)
-        model, args, kwargs = case
-        parallel = autopar.apply(model, path, mesh, args, kwargs)
-        args, kwargs = placed_batch(parallel, args, kwargs)
-        measured = measure(parallel, args, kwargs)
-        step, _ = parallel._find_step(args, kwargs)
-        assert any(True for graph in (step.program.forward, step.program.backward) for _ in under_way(graph))
-        holds_nothing_too_long(step, measured)
