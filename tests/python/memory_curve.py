@@ -28,11 +28,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 WAIT = torch.ops._c10d_functional.wait_tensor.default
 # Their kernels resize the tensor of all terms to the one of the sum, which keeps the memory.
 KEEPS_TERMS = (torch.ops.aten.mse_loss.default, torch.ops.aten.smooth_l1_loss.default)
-# They send a copy: the tensor that all_reduce gives, and one not seen that gloo, unlike nccl, makes to reduce in.
-SENDS_COPIES = tuple(
-    getattr(torch.ops._c10d_functional, name).default
-    for reduction in ("all_reduce", "reduce_scatter_tensor")
-    for name in (reduction, f"{reduction}_coalesced")
+REDUCE_SCATTERS = (
+    torch.ops._c10d_functional.reduce_scatter_tensor.default,
+    torch.ops._c10d_functional.reduce_scatter_tensor_coalesced.default,
+)
+ALL_REDUCES = (
+    torch.ops._c10d_functional.all_reduce.default,
+    torch.ops._c10d_functional.all_reduce_coalesced.default,
 )
 # Gloo's threads let go of a tensor once they get the interpreter's lock, which may be long after the wait.
 GLOO_RELEASES_S = 0.002
@@ -211,7 +213,9 @@ def measure_once(parallel: ParallelModule, args: Any, kwargs: Any) -> Measured:
 class Lives:
     """From when to when storages live, as nodes are added in the order in which they run."""
 
-    def __init__(self) -> None:
+    def __init__(self, copying: Sequence[Any]) -> None:
+        """`copying`: collectives that do not hold what they send until they are waited for."""
+        self._copying = copying
         self.sizes: dict[int, int] = {}
         self.nodes: list[tuple[str, fx.Node]] = []
         self._names: dict[int, int] = {}  # of storages that others stand for
@@ -226,7 +230,7 @@ class Lives:
             if node.target is WAIT:  # gives what it gets, though its fake kernel makes a tensor
                 self._names |= self.same(node, *node.all_input_nodes)
                 issued = issued_for(node)
-                if issued.target not in SENDS_COPIES:
+                if issued.target not in self._copying:
                     for sent in issued.all_input_nodes:
                         self.keep(sent)
             elif is_run(node):
@@ -280,10 +284,11 @@ def results_of(module: fx.GraphModule) -> list[fx.Node]:
     return [node for node in nodes if isinstance(node, fx.Node)]
 
 
-def ideal(step: Step, resident_bytes: int) -> list[Reading]:
+def ideal(step: Step, resident_bytes: int, backend: str = "gloo") -> list[Reading]:
     """What measure() reads if a storage lives from the node that makes it to the last one that reads it, through
     whatever view: what backward reads of forward until backward's last reader, gradients and the loss to the end."""
-    program, lives = step.program, Lives()
+    # Gloo reduces in a copy, which is not seen.
+    program, lives = step.program, Lives([*ALL_REDUCES, *(REDUCE_SCATTERS if backend == "gloo" else ())])
     lives.run("forward", program.forward, {})
     results = results_of(program.forward)
     num_outputs = len(program.forward_outputs)

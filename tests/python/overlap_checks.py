@@ -18,7 +18,6 @@ from autopar.plan import LOCAL_STEPS, PHASES, Redistribution
 from autopar.redistribute import TURN_TAG
 from executed import KINDS
 from memory_curve import WAIT, issued_for, key_of
-from overlap_plans import overlapped
 from region_checks import runs_what_is_listed
 from replay_models import make
 from small_models import Case, loss_of, transformer
@@ -36,29 +35,11 @@ FSDP = {
 Bucket = tuple[str, str, tuple[str, ...]]  # turn, op, values
 
 
-def overlap_plan(
-    folder: Path,
-    case: Case,
-    mesh: DeviceMesh,
-    *options: str,
-    name: str = "plan",
-    constraints: Mapping[str, Any] | None = None,
-) -> Path:
+def planned(folder: Path, case: Case, mesh: DeviceMesh, *options: str, constraints: Mapping[str, Any]) -> Path:
     costs = folder / "cheap-links.json"
     if dist.get_rank() == 0:
         costs.write_text(json.dumps(cluster()))
-    plain = make_plan(folder, case, mesh, *options, name=name, cluster=str(costs), constraints=constraints)
-    made = overlapped(json.loads(plain.read_text()), json.loads((folder / f"{name}.json").read_text()))
-    return edited(folder, f"{name}-overlap", made)
-
-
-def edited(folder: Path, name: str, document: dict[str, Any]) -> Path:
-    """The same file on all ranks."""
-    path = folder / f"{name}.plan.json"
-    if dist.get_rank() == 0:
-        path.write_text(json.dumps(document))
-    dist.barrier()
-    return path
+    return make_plan(folder, case, mesh, *options, cluster=str(costs), constraints=constraints)
 
 
 def last_collective(entry: Redistribution) -> int:
@@ -134,7 +115,7 @@ def fsdp_case() -> Case:
 def check_what_is_under_way_hides_behind_nodes(rank: int, folder: Path) -> None:
     _, args, kwargs = case = fsdp_case()
     mesh = mesh_of(dp=4)
-    path = overlap_plan(folder, case, mesh, constraints=FSDP)
+    path = planned(folder, case, mesh, constraints=FSDP)
     plan = autopar.load_plan(path)
     parallel = trains_alike(path, mesh, case)
     runs_what_is_listed(parallel, plan, mesh, args)
@@ -149,7 +130,7 @@ def check_what_is_under_way_compiles(rank: int, folder: Path) -> None:
     """Of a random plan, in which much is read before the plan's finish. Inductor is told to keep the order."""
     model, args, kwargs = case = make("mlp", "float32")
     mesh = mesh_of(dp=2, tp=2)
-    path = overlap_plan(folder, case, mesh, "--random-plan", "1")
+    path = planned(folder, case, mesh, "--random-plan", "1", constraints={})
     parallel = autopar.apply(model, path, mesh, args, kwargs)
     runs_what_is_listed(parallel, autopar.load_plan(path), mesh, args)
     parallel.zero_grad()
@@ -169,7 +150,7 @@ def check_what_is_under_way_compiles(rank: int, folder: Path) -> None:
 def check_impossible_starts_are_refused(rank: int, folder: Path) -> None:
     model, args, kwargs = case = fsdp_case()
     mesh = mesh_of(dp=4)
-    good = json.loads(overlap_plan(folder, case, mesh, constraints=FSDP).read_text())
+    good = json.loads(planned(folder, case, mesh, constraints=FSDP).read_text())
     listed = good["redistributions"]
     first = {phase: next(k for k, node in good["nodes"].items() if node.get("phase") == phase) for phase in PHASES}
     last = {
@@ -181,7 +162,11 @@ def check_impossible_starts_are_refused(rank: int, folder: Path) -> None:
     def with_start(name: str, index: int, start: str) -> functools.partial[Any]:
         document = copy.deepcopy(good)
         document["redistributions"][index] |= {"start": start, "finish": None}
-        return functools.partial(autopar.apply, model, edited(folder, name, document), mesh, args, kwargs)
+        path = folder / f"{name}.plan.json"
+        if rank == 0:
+            path.write_text(json.dumps(document))
+        dist.barrier()
+        return functools.partial(autopar.apply, model, path, mesh, args, kwargs)
 
     value = listed[gradient]["value"]
     refused(

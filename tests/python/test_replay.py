@@ -15,7 +15,6 @@ from typing import Any
 
 import autopar
 import pytest
-from overlap_plans import overlapped
 from replay_models import BETTER, FAMILIES, make
 from replay_runner import Case, Outcome, compare, read_record, run_cases, single_process, write_record
 from rule_check import build_folder
@@ -41,14 +40,12 @@ class Replay:
     precision: str = "float32"
     share: float | None = None  # of the memory that the best plan takes: the limit; without optimizer state
     whole_norms: bool = False
-    overlap: bool = False  # a plan without, made one with
 
     def __str__(self) -> str:
         plan = "best" if self.seed is None else f"random{self.seed}"
         if self.share is not None:
             plan = f"within{self.share}{'-norms' if self.whole_norms else ''}"
-        names = [self.family, "x".join(map(str, self.mesh)), plan, self.precision]
-        return "-".join([*names, "overlap"] if self.overlap else names)
+        return "-".join([self.family, "x".join(map(str, self.mesh)), plan, self.precision])
 
 
 Outcomes = dict[Replay, tuple[Outcome, Outcome]]  # and what rounding does to a single process
@@ -105,24 +102,8 @@ SLOW_TIGHT = [
     *tight("vit", (2, 2), 0.95, 0.8, 0.65, whole_norms=True),
     *tight("mamba2", (2, 2), 0.8),
 ]
-# Best plans gather parameters before use; those on two mesh dims and random ones mix that with other ways. Those of the
-# quick ones are run without overlap too.
-QUICK_OVERLAP = [
-    Replay(family="transformer", mesh=(2,), overlap=True),
-    Replay(family="llama_tied", mesh=(2,), overlap=True),
-    Replay(family="mlp", mesh=(2, 2), seed=1, overlap=True),
-    Replay(family="gpt2", mesh=(2, 2), seed=1, overlap=True),
-    Replay(family="llama", mesh=(2, 2), precision="autocast", overlap=True),
-    Replay(family="llama", mesh=(2, 2), seed=0, precision="autocast", overlap=True),
-]
-SLOW_OVERLAP = [
-    Replay(family=family, mesh=mesh, seed=seed, overlap=True)
-    for family in FAMILIES
-    for mesh in ((2,), (4,), (2, 2))
-    for seed in (None, 2)
-]
-QUICK = [*best_plans(quick=True), *random_plans(range(NUM_QUICK)), *low_precision(), *QUICK_TIGHT, *QUICK_OVERLAP]
-SLOW = [*best_plans(quick=False), *random_plans(range(NUM_QUICK, NUM_SLOW)), *SLOW_TIGHT, *SLOW_OVERLAP]
+QUICK = [*best_plans(quick=True), *random_plans(range(NUM_QUICK)), *low_precision(), *QUICK_TIGHT]
+SLOW = [*best_plans(quick=False), *random_plans(range(NUM_QUICK, NUM_SLOW)), *SLOW_TIGHT]
 
 
 def cluster() -> dict[str, Any]:
@@ -173,11 +154,6 @@ class Bench:
         if not model.exists():
             autopar.export(*make(replay.family, replay.precision), path=model, cluster=cluster())
         options = [] if replay.seed is None else ["--random-plan", str(replay.seed)]
-        if replay.overlap:
-            plain = json.loads(self._plan(dataclasses.replace(replay, overlap=False)).read_text())
-            path = self._folder / f"{replay}.plan.json"
-            path.write_text(json.dumps(overlapped(plain, json.loads(model.read_text()))))
-            return path
         if replay.share is None:
             return self._search_for(model, replay, str(replay), options)
         constraints = {**NO_OPTIMIZER, **(WHOLE_NORMS if replay.whole_norms else {})}

@@ -10,22 +10,23 @@ from .again import is_view
 from .errors import PlanError
 from .model_file import refs_in
 from .plan import Plan
-from .random_numbers import is_random
 
 Json = Mapping[str, Any]
-CAST = "aten._to_copy.default"
+
+
+def is_cast_or_view(op: str) -> bool:
+    return op == "aten._to_copy.default" or is_view(op)
 
 
 def movable_ahead(document: Json) -> set[str]:
-    """Nodes made of the model's tensors alone, such as casts of parameters, which can run at any time."""
-    found = {entry["key"] for entry in document["inputs"] if entry["role"] in ("parameter", "buffer", "constant")}
-    inputs = set(found)
+    """Casts and views of the graph's inputs, such as parameters, which can run at any time."""
+    inputs = {entry["key"] for entry in document["inputs"] if entry["role"] != "tangent"}
+    found: set[str] = set()
     for node in document["nodes"]:
-        args, kwargs = node["args"], node.get("kwargs", {})
-        refs = {key for key, _ in refs_in([args, kwargs])}
-        if refs and refs <= found and not is_random(node["op"], args, kwargs):
+        refs = {key for key, _ in refs_in([node["args"], node.get("kwargs", {})])}
+        if is_cast_or_view(node["op"]) and refs <= inputs | found:
             found.add(node["key"])
-    return found - inputs
+    return found
 
 
 def movable_back(document: Json) -> set[str]:
@@ -34,7 +35,7 @@ def movable_back(document: Json) -> set[str]:
     needed = {output["ref"] for output in document["outputs"] if output["role"] != "gradient"}
     found: set[str] = set()
     for node in reversed(document["nodes"]):
-        is_pending = node["phase"] == "backward" and (node["op"] == CAST or is_view(node["op"]))
+        is_pending = node["phase"] == "backward" and is_cast_or_view(node["op"])
         if is_pending and node["key"] not in needed:
             found.add(node["key"])
         else:

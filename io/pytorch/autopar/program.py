@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .collectives import Collectives
+from .crossing import ValueId, last_readers_of, saved_values
 from .errors import PlanError
 from .fx_graphs import record, results_of, take_over_arguments
 from .local_programs import AllReduce, Running, Site, find_op, run_local
@@ -25,7 +26,7 @@ from .movable import check_starts, movable_ahead, movable_back
 from .placements import Device
 from .plan import PHASES, NodePlan, Placements, Plan, Redistribution
 from .random_numbers import RandomNode, random_nodes, with_own_numbers
-from .redistribute import NODE_TAG, TURN_TAG, Redistributor, ValueId
+from .redistribute import NODE_TAG, TURN_TAG, Redistributor
 from .regions import BACKWARD, CONSTRAIN, FORWARD, Region, RegionSite, bind_regions, region_shapes
 
 RESHAPES = ("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default")
@@ -95,7 +96,7 @@ class LocalStep:
         results: Sequence[Json] = self._document["outputs"]
         backward = [index for index, output in enumerate(results) if output["role"] == "gradient"]
         forward = [index for index in range(len(results)) if index not in backward]
-        saved = self._saved(backward)
+        saved = saved_values(self._document, backward)
         random_forward, random_backward = (
             random_nodes([node for node in self._nodes.values() if node["phase"] == phase], self._plan, self._device)
             for phase in PHASES
@@ -142,24 +143,6 @@ class LocalStep:
 
     # ---- what crosses from forward to backward ----
 
-    def _saved(self, backward: Sequence[int]) -> list[ValueId]:
-        """What the backward pass reads of the forward pass and of the inputs, in a fixed order."""
-        found: dict[ValueId, None] = {}
-        tangents = {entry["key"] for entry in self._document["inputs"] if entry["role"] == "tangent"}
-
-        def note(key: str, output: int) -> None:
-            if (key not in self._nodes or self._nodes[key]["phase"] == "forward") and key not in tangents:
-                found.setdefault((key, output))
-
-        for node in self._document["nodes"]:
-            if node["phase"] == "backward":
-                for key, output in refs_in([node["args"], node.get("kwargs", {})]):
-                    note(key, output)
-        for index in backward:
-            output = self._document["outputs"][index]
-            note(output["ref"], output.get("output", 0))
-        return list(found)
-
     def _keep_for_backward(self, value: ValueId) -> Any:
         entry = self._moves.saved.get(value)
         return self._moves.copies(value)[self._placed(value)] if entry is None else self._moves.result(entry)
@@ -169,18 +152,6 @@ class LocalStep:
         for value, reader in last_reader.items():
             if reader == node["key"]:
                 self._moves.result(self._moves.saved[value])
-
-    def _last_readers(self) -> dict[ValueId, str]:
-        """Of values that are redistributed to be saved, the last node that makes or reads them in the forward."""
-        last: dict[ValueId, str] = {}
-        for node in self._document["nodes"]:
-            if node["phase"] != "forward" or self._phase != "forward":
-                continue
-            made = [(node["key"], output) for output in range(len(node["outputs"]))]
-            for value in [*made, *refs_in([node["args"], node.get("kwargs", {})])]:
-                if value in self._moves.saved:
-                    last[value] = node["key"]
-        return last
 
     # ---- values ----
 
@@ -248,7 +219,7 @@ class LocalStep:
         self._wanted = {}
         for index in wanted:
             self._wanted.setdefault(self._value_of(index)[0], []).append(index)
-        last_readers = self._last_readers()
+        last_readers = last_readers_of(self._document, self._moves.saved) if self._phase == "forward" else {}
         for key, node in self._nodes.items():
             if node["phase"] != self._phase:
                 continue

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.fx.traceback import annotate
 
 from .collectives import Collectives, Transfer, wait
+from .crossing import ValueId
 from .errors import PlanError
 from .placements import Device
 from .plan import LOCAL_STEPS, Placements, Plan, Redistribution, Step
@@ -25,7 +26,6 @@ from .plan import LOCAL_STEPS, Placements, Plan, Redistribution, Step
 # redistributions of its inputs, itself, redistributions of what it gives.
 NODE_TAG = "autopar_node"
 TURN_TAG = "autopar_turn"
-ValueId = tuple[str, int]  # key and output
 
 
 @dataclass(kw_only=True, slots=True)
