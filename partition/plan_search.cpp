@@ -9,7 +9,7 @@
 #include "engine/index.h"
 #include "partition/held_memory.h"
 #include "partition/model_network.h"
-#include "partition/overlap.h"
+#include "partition/overlap_networks.h"
 
 namespace autopar::partition {
 namespace {

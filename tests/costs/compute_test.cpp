@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -146,9 +146,9 @@ TEST(ComputeTest, given_flops_are_shared_out_and_without_them_bytes_count) {
 TEST(ComputeTest, a_hundred_thousand_prices_are_quick) {
   const Cluster cluster = shipped_cluster("h100");
   const Op op = mm(8192, 4096, 4096);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process, however busy the machine is
   for (int i = 0; i < 100000; ++i) op.ps(cluster);
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const double ms = 1000 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   std::printf("100000 prices: %.0f ms\n", ms);
   EXPECT_LT(ms, 2000);
 }

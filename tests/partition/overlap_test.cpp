@@ -5,6 +5,7 @@
 #include <random>
 #include <tuple>
 
+#include "partition/overlap_networks.h"
 #include "partition/plan_search.h"
 #include "random_assignment.h"
 #include "toy.h"
