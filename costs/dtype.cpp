@@ -47,4 +47,6 @@ std::optional<DType> parse_dtype(std::string_view name) {
 
 bool is_floating_point(DType dtype) { return facts(dtype).floating_point; }
 
+bool is_complex(DType dtype) { return dtype == DType::kComplex64 || dtype == DType::kComplex128; }
+
 }  // namespace autopar::costs

@@ -36,4 +36,6 @@ std::optional<DType> parse_dtype(std::string_view name);
 /// True for types that gradients and Partial sums can have.
 bool is_floating_point(DType dtype);
 
+bool is_complex(DType dtype);
+
 }  // namespace autopar::costs

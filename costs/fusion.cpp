@@ -148,8 +148,8 @@ struct Kernel {
 
 class Fuser {
  public:
-  explicit Fuser(Graph& graph)
-      : graph_(graph), kernel_of_(graph.nodes.size(), -1), reduction_of_(graph.nodes.size(), -1) {
+  Fuser(Graph& graph, const std::vector<char>& compiled)
+      : graph_(graph), compiled_(compiled), kernel_of_(graph.nodes.size(), -1), reduction_of_(graph.nodes.size(), -1) {
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
       readers_.emplace_back(graph.nodes[i].outputs.size());
       is_given_.emplace_back(graph.nodes[i].outputs.size(), 0);
@@ -184,7 +184,9 @@ class Fuser {
   }
   bool is_fusible(std::int32_t node) const {
     const Node& op = graph_.nodes[ix(node)];
-    return fusion_of(op.op).kind != FusionKind::kNone && op.flops < 0 && !op.outputs.empty() && op.outputs[0];
+    if (!compiled_.empty() && compiled_[ix(node)] == 0) return false;
+    return fusion_of(op.op).kind != FusionKind::kNone && op.flops < 0 && !op.outputs.empty() && op.outputs[0] &&
+           !is_complex(op.outputs[0]->dtype);
   }
 
   /// The value whose storage `value` is in.
@@ -226,8 +228,7 @@ class Fuser {
       }
       if (op_space(graph_, graph_.nodes[i]).space.is_reduction()) continue;
       const std::vector<std::int32_t>& readers = readers_[i][0];
-      if (readers.empty()) continue;
-      const std::int32_t reduction = reduction_of_[ix(readers[0])];
+      const std::int32_t reduction = readers.empty() ? -1 : reduction_of_[ix(readers[0])];
       if (reduction >= 0 && graph_.nodes[ix(reduction)].phase == graph_.nodes[i].phase &&
           is_only_for(node, reduction)) {
         reduction_of_[i] = reduction;
@@ -384,16 +385,16 @@ class Fuser {
   }
 
   Graph& graph_;
+  const std::vector<char>& compiled_;                            // per node; empty: all are
   std::vector<std::vector<std::vector<std::int32_t>>> readers_;  // ops, per node and output, views looked through
   std::vector<std::vector<char>> is_given_;                      // to a graph output, per node and output
   std::vector<std::int32_t> kernel_of_;                          // per node; -1: a view, a graph input, or not yet
-  std::vector<std::int32_t>
-      reduction_of_;  // per node: the outer reduction that takes it along, itself included; -1: none
+  std::vector<std::int32_t> reduction_of_;  // per node: the outer reduction it goes along with or is; -1: none
   std::vector<Kernel> kernels_;
 };
 
 }  // namespace
 
-void fuse(Graph& graph) { Fuser(graph).run(); }
+void fuse(Graph& graph, const std::vector<char>& compiled) { Fuser(graph, compiled).run(); }
 
 }  // namespace autopar::costs

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "costs/graph.h"
 
 namespace autopar::costs {
@@ -9,7 +11,8 @@ namespace autopar::costs {
 /// alone, so that it holds for every plan:
 ///
 /// - Pointwise ops, reductions, look-ups and creation ops of one phase are fused; views vanish. Matmuls, attention,
-///   convolutions, sorts, scans, scatters and unknown ops are kernels of their own.
+///   convolutions, sorts, scans, scatters, unknown ops and those of complex numbers (for which Inductor makes no code)
+///   are kernels of their own.
 /// - An op joins the kernels that it reads from (vertical fusion), unless one of its other inputs depends on them. Else
 ///   it joins one that reads the same tensor over as many elements (horizontal fusion).
 /// - A kernel has one iteration space: pointwise, or rows that are reduced. Reductions of the innermost dims join what
@@ -25,6 +28,7 @@ namespace autopar::costs {
 /// What a plan does to fused kernels is priced by each op's strategy (costs/compute.h): a pending sum is reduced before
 /// it goes on, so it is written and read; local programs with all-reduces inside are not fused. Other redistributions
 /// inside a kernel are taken not to be there: in plans of value they stand beside matmuls, which read and write anyway.
-void fuse(Graph& graph);
+/// `compiled`: per node, whether it is in a compiled part; empty: all are.
+void fuse(Graph& graph, const std::vector<char>& compiled = {});
 
 }  // namespace autopar::costs

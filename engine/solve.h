@@ -27,6 +27,7 @@ enum class Status : std::uint8_t {
   kLimitReached,  ///< a limit came: best so far, with its gap
   kInfeasible,    ///< proven: no assignment is allowed
   kNoSolution,    ///< a limit came before any was found
+  kNotProven,     ///< of a search over several networks: it is at its end, with a gap
 };
 
 /// What the search is doing, for a progress line. Called on rank 0's communicating thread.

@@ -135,8 +135,11 @@ class Resolver {
       if (pins_.memory_limit_bytes < 1) limit->fail(fmt::format("expected at least 1, found {}", limit->int64()));
     }
     if (const auto optimizer = layer.find("optimizer")) read_optimizer(*optimizer);
-    if (const auto recompute = layer.find("recompute")) read_recompute(*recompute);
-    if (const auto compiled = layer.find("compiled")) pins_.is_compiled = compiled->boolean();
+    if (const auto recompute = layer.find("recompute")) {
+      pins_.recompute = matches(*recompute, partition::repeatable_nodes(graph_),
+                                "the pattern matches no node that can run again in the backward");
+    }
+    if (const auto compiled = layer.find("compiled")) read_compiled(*compiled);
     std::vector<Target> nodes(graph_.nodes.size());
     std::vector<Target> outputs(graph_.outputs.size());
     sources_.clear();
@@ -173,19 +176,30 @@ class Resolver {
     }
   }
 
-  /// A later layer's list replaces an earlier one's.
-  void read_recompute(const JsonValue& patterns) {
-    const std::vector<char> may_repeat = partition::repeatable_nodes(graph_);
-    pins_.recompute.assign(graph_.nodes.size(), 0);
+  /// Of the nodes in `among`, those that one of the patterns matches.
+  std::vector<char> matches(const JsonValue& patterns, const std::vector<char>& among, const char* no_match) const {
+    std::vector<char> matched(graph_.nodes.size(), 0);
     for (const JsonValue& pattern : patterns.items()) {
       const std::string text(pattern.string());
-      bool matched = false;
+      bool is_used = false;
       for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-        if (may_repeat[i] == 0 || !nodes_[i].match(text)) continue;
-        matched = true;
-        pins_.recompute[i] = 1;
+        if (among[i] == 0 || !nodes_[i].match(text)) continue;
+        is_used = true;
+        matched[i] = 1;
       }
-      if (!matched) pattern.fail("the pattern matches no node that can run again in the backward");
+      if (!is_used) pattern.fail(no_match);
+    }
+    return matched;
+  }
+
+  /// A later layer's value replaces an earlier one's.
+  void read_compiled(const JsonValue& value) {
+    std::vector<char> runs;
+    for (const costs::Node& node : graph_.nodes) runs.push_back(node.role == Role::kNone ? 1 : 0);
+    if (value.is_array()) {
+      pins_.compiled = matches(value, runs, "the pattern matches no node that runs");
+    } else {
+      pins_.compiled = value.boolean() ? runs : std::vector<char>();
     }
   }
 

@@ -15,7 +15,8 @@ namespace {
 
 using costs::Placements;
 
-constexpr std::array<std::string_view, 4> kStatusNames = {"optimal", "limit_reached", "infeasible", "no_solution"};
+constexpr std::array<std::string_view, 5> kStatusNames = {"optimal", "limit_reached", "infeasible", "no_solution",
+                                                          "not_proven"};
 constexpr std::array<std::string_view, 4> kOutputRoleNames = {"loss", "output", "gradient", "mutation"};
 
 std::string_view phase_name(costs::Phase phase) { return phase == costs::Phase::kForward ? "forward" : "backward"; }

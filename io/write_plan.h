@@ -30,7 +30,7 @@ struct RunInfo {
   double solve_s = 0;
 };
 
-/// "optimal", "limit_reached", "infeasible", "no_solution".
+/// "optimal", "limit_reached", "infeasible", "no_solution", "not_proven".
 std::string_view status_name(engine::Status status);
 
 /// What is known of a plan's place among all.

@@ -128,7 +128,7 @@ class Rank0 {
       if (arguments_.random_plan) fmt::print("A random plan (seed {}), not a good one\n", *arguments_.random_plan);
       fmt::print("{}\nPlan written to {}\n", summary(found.problem, plan, outcome, run), arguments_.output);
     }
-    const bool is_done = arguments_.random_plan || found.status == engine::Status::kOptimal;
+    const bool is_done = arguments_.random_plan || found.status != engine::Status::kLimitReached;
     return {true, is_done ? kExitOptimal : kExitLimitReached};
   }
 

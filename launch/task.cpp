@@ -68,7 +68,9 @@ Task read_task(const Arguments& arguments) {
   }
   task.problem.pins = io::resolve_constraints(layers, model.graph_file, task.problem.mesh, cluster.cluster);
   task.problem.graph = std::move(model.graph_file.graph);
-  if (task.problem.pins.is_compiled) costs::fuse(task.problem.graph);
+  if (const std::vector<char>& compiled = task.problem.pins.compiled; !compiled.empty()) {
+    costs::fuse(task.problem.graph, compiled);
+  }
   task.problem.cluster = std::move(cluster.cluster);
   task.problem.has_overlap = arguments.has_overlap;
   task.problem.keep_dominated = arguments.random_plan.has_value();

@@ -73,7 +73,9 @@ class PlanSearch {
     result_.points = points_;
     if (result_.plan) {
       const bool is_proven = static_cast<double>(cost() - result_.bound) <= options_.gap * static_cast<double>(cost());
-      result_.status = is_proven ? Status::kOptimal : Status::kLimitReached;
+      result_.status = is_proven                  ? Status::kOptimal
+                       : solver_.is_out_of_time() ? Status::kLimitReached
+                                                  : Status::kNotProven;
       if (is_proven && options_.gap <= 0) result_.bound = cost();
     }
     return std::move(result_);

@@ -35,7 +35,7 @@ struct Pins {
   std::int64_t memory_limit_bytes = 0;  ///< at any time, per device
   bool may_recompute = true;            ///< nodes may run again in the backward to save memory
   std::vector<char> recompute;  ///< per Graph::nodes: these run again, and no others; empty: as the search likes
-  bool is_compiled = false;     ///< forward and backward run through torch.compile
+  std::vector<char> compiled;   ///< per Graph::nodes: run through torch.compile; empty: none
   costs::OptimizerState optimizer;
 };
 

@@ -65,7 +65,7 @@ struct WrittenPlan {
   std::string graph_hash;
   std::string cluster_name;
   costs::Mesh mesh;
-  std::string status;  ///< "optimal", "limit_reached", "random"
+  std::string status;  ///< "optimal", "not_proven", "limit_reached", "random"
   std::int64_t cost_ps = 0;
   std::int64_t bound_ps = 0;
   std::int64_t compute_ps = 0;

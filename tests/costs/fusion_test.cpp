@@ -195,6 +195,28 @@ TEST(FusionTest, cross_entropy) {
   EXPECT_EQ(step.bytes(), (2 + 4) * kLogits + (4 + 2) * kLogits + small);
 }
 
+// Inductor makes no code for complex numbers.
+TEST(FusionTest, complex_ops_are_kernels_of_their_own) {
+  const std::vector<std::int64_t> whole = {kTokens, kHidden};
+  Step step;
+  const ValueRef x = step.op("neg.default", {step.input(whole, DType::kComplex64)}, whole, DType::kComplex64);
+  step.keep(step.op("mul.Tensor", {x, step.input(whole, DType::kComplex64)}, whole, DType::kComplex64));
+  fuse(step.graph);
+  EXPECT_EQ(step.bytes(), (16 + 24) * kElements);
+}
+
+TEST(FusionTest, what_is_not_compiled_is_not_fused) {
+  const std::vector<std::int64_t> whole = {kTokens, kHidden};
+  Step step;
+  const ValueRef first = step.op("neg.default", {step.input(whole)}, whole);
+  const ValueRef second = step.op("neg.default", {first}, whole);
+  step.keep(step.op("neg.default", {second}, whole));
+  std::vector<char> compiled(step.graph.nodes.size(), 1);
+  compiled.back() = 0;
+  fuse(step.graph, compiled);
+  EXPECT_EQ(step.bytes(), (2 + 2 + 4) * kElements);
+}
+
 // The gradient of a norm's weight sums over tokens: another order of loops than the rest of the norm's backward.
 TEST(FusionTest, a_sum_over_rows_takes_along_only_what_nothing_else_reads) {
   const std::vector<std::int64_t> whole = {kTokens, kHidden};

@@ -74,10 +74,20 @@ TEST_F(ConstraintsTest, globs_lists_and_objects) {
 }
 
 TEST_F(ConstraintsTest, the_last_layer_says_whether_the_step_is_compiled) {
-  EXPECT_FALSE(resolve({}).is_compiled);
-  EXPECT_TRUE(resolve({R"json({"compiled": true})json", R"json({"memory_limit_bytes": 5})json"}).is_compiled);
-  EXPECT_FALSE(resolve({R"json({"compiled": true})json", R"json({"compiled": false})json"}).is_compiled);
+  EXPECT_THAT(resolve({}).compiled, ::testing::IsEmpty());
+  EXPECT_EQ(resolve({R"json({"compiled": true})json", R"json({"memory_limit_bytes": 5})json"}).compiled[kMm], 1);
+  EXPECT_THAT(resolve({R"json({"compiled": true})json", R"json({"compiled": false})json"}).compiled,
+              ::testing::IsEmpty());
   EXPECT_THAT(error(R"json({"compiled": 1})json"), HasSubstr("compiled"));
+}
+
+TEST_F(ConstraintsTest, parts_of_the_step_are_compiled) {
+  const std::vector<char> some = resolve({R"json({"compiled": ["fc1/*"]})json"}).compiled;
+  ASSERT_EQ(some.size(), 17U);
+  EXPECT_EQ(some[kMm], 1);
+  EXPECT_EQ(some[kFc1], 0) << "a parameter does not run";
+  EXPECT_THAT(some, ::testing::Contains(0));
+  EXPECT_THAT(error(R"json({"compiled": ["fc9/*"]})json"), HasSubstr("compiled[0]: the pattern matches no node"));
 }
 
 TEST_F(ConstraintsTest, recompute_names_nodes_that_can_run_again) {

@@ -49,6 +49,16 @@ TEST_P(SimulateSearchedTest, without_overlap_the_step_takes_what_the_search_says
   }
 }
 
+// How far the search's windows are from the timeline is told in docs/simulate.md.
+TEST_P(SimulateSearchedTest, with_overlap_the_step_is_no_shorter_than_a_stream_and_no_longer_than_all_in_a_row) {
+  const partition::WrittenPlan plan = searched(GetParam(), "--overlap model --mesh 2,4 --gap 0.5");
+  const partition::Simulation simulation = partition::simulate(plan);
+  EXPECT_EQ(simulation.compute_ps, plan.compute_ps);
+  EXPECT_GE(simulation.step_ps, simulation.compute_busy_ps);
+  for (const std::int64_t busy_ps : simulation.busy_ps) EXPECT_GE(simulation.step_ps, busy_ps);
+  EXPECT_LE(simulation.step_ps, plan.compute_ps + plan.communication_ps);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, SimulateSearchedTest, ::testing::Values("mlp", "normed", "transformer"));
 
 TEST(SimulateProgramTest, the_summary_compares_with_the_plan) {
