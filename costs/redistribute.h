@@ -24,7 +24,7 @@ struct RedistributeStep {
   Placements to;                ///< and after
   std::int64_t bytes = 0;       ///< as CollectiveModel::time_ps counts them; 0 for a local step
   std::int64_t time_ps = 0;
-  std::int64_t startup_ps = 0;  ///< the part of time_ps that the collective takes without bytes, its launch included
+  std::int64_t startup_ps = 0;  ///< of time_ps, what does not grow with more bytes where there are many
 };
 
 /// The collective that a step of this kind is; nothing: it is local.

@@ -182,9 +182,14 @@ class HopLister {
         copies = (needs_copy(from, group) ? 1 : 0) + (needs_copy(to, group) ? 1 : 0);
         break;
     }
-    hop.startup_ps = collectives_.time_ps(*collective_of(hop.kind), group, 0) + memory_ps(0);
     hop.time_ps = collectives_.time_ps(*collective_of(hop.kind), group, hop.bytes) + copies * memory_ps(2 * hop.bytes) +
                   memory_ps(0);
+    const std::int64_t large = std::int64_t{1} << 40;
+    const auto per_large_ps = static_cast<double>(collectives_.time_ps(*collective_of(hop.kind), group, 2 * large) -
+                                                  collectives_.time_ps(*collective_of(hop.kind), group, large));
+    const auto bytes_ps = std::llround(per_large_ps * (static_cast<double>(hop.bytes) / static_cast<double>(large)));
+    hop.startup_ps = std::max<std::int64_t>(
+        collectives_.time_ps(*collective_of(hop.kind), group, hop.bytes) - bytes_ps + memory_ps(0), 0);
   }
 
   // A piece of the piece, padded on both tensor dims, goes to each device.

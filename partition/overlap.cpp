@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -71,7 +70,8 @@ CommunicationTime communication_time(const std::vector<RedistributeStep>& steps,
     time.exposed_ps -= last->time_ps;
     time.hideable_ps = last->time_ps;
     if (last->kind != RedistributeStep::Kind::kAllToAll) {
-      time.bucket = {last->kind, last->mesh_dims, last->startup_ps};
+      time.bucket = {last->kind, last->mesh_dims};
+      time.startup_ps = last->startup_ps;
       time.hideable_ps -= last->startup_ps;
     }
   } else if (steps.size() == 1 && ((steps[0].kind == RedistributeStep::Kind::kAllGather && is_before_matmul) ||
@@ -83,7 +83,7 @@ CommunicationTime communication_time(const std::vector<RedistributeStep>& steps,
 
 StepTime step_time(const Problem& problem, const Plan& plan) {
   const std::vector<PhaseUses> uses = collect_uses(problem.graph);
-  const Windows windows(problem.graph, uses);
+  const Windows windows(problem, uses);
   const MatmulNeighbours matmuls(problem.graph, uses);
   StepTime time;
   time.windows.resize(ix(windows.count()));
@@ -93,7 +93,8 @@ StepTime step_time(const Problem& problem, const Plan& plan) {
     time.exposed_ps += costs::total_ps(plan.nodes[i].all_reduces);
   }
   const UsesOfValues of_values = uses_of_values(uses);
-  std::set<std::tuple<std::int32_t, bool, CommunicationTime::Bucket>> buckets;  // by window, and whether of prefetches
+  // By window, and whether of prefetches: the start-up.
+  std::map<std::tuple<std::int32_t, bool, CommunicationTime::Bucket>, std::int64_t> buckets;
   for (const Redistribution& one : plan.redistributions) {
     // What is saved is for the backward's readers.
     const Phase phase = one.is_saved ? Phase::kBackward : one.phase;
@@ -105,10 +106,11 @@ StepTime step_time(const Problem& problem, const Plan& plan) {
     const std::int32_t window = windows.hides_in(one.flight);
     WindowTime& hiding = time.windows[ix(window)];
     hiding.hideable_ps += own.hideable_ps;
-    if (own.bucket && buckets.emplace(window, windows.is_prefetch(entry), *own.bucket).second) {
-      hiding.hideable_ps += own.bucket->startup_ps;
-    }
+    if (!own.bucket) continue;
+    std::int64_t& startup_ps = buckets[{window, windows.is_prefetch(entry), *own.bucket}];
+    startup_ps = std::max(startup_ps, own.startup_ps);
   }
+  for (const auto& [bucket, startup_ps] : buckets) time.windows[ix(std::get<0>(bucket))].hideable_ps += startup_ps;
   return time;
 }
 
@@ -124,7 +126,7 @@ engine::Cost scaled(engine::Cost cost, std::int64_t share, std::int64_t whole) {
 
 OverlapNetworks::OverlapNetworks(const Problem& problem, const costs::Redistributor& redistributor,
                                  const ModelNetwork& model)
-    : problem_(problem), model_(model), windows_(problem.graph, model.impl->uses) {
+    : problem_(problem), model_(model), windows_(problem, model.impl->uses) {
   price_links(redistributor);
   classify_windows();
 }
@@ -175,6 +177,7 @@ OverlapNetworks::Prices OverlapNetworks::make_prices(const costs::Redistributor&
     }
     prices.exposed.costs.push_back(is_possible ? time.exposed_ps : engine::kForbidden);
     prices.hideable.costs.push_back(is_possible ? time.hideable_ps : engine::kForbidden);
+    prices.startups_ps.push_back(time.startup_ps);
     prices.buckets.push_back(-1);
     if (!time.bucket) return;
     const auto known = std::find(buckets_.begin(), buckets_.end(), *time.bucket);
@@ -375,8 +378,7 @@ engine::Table OverlapNetworks::priced(const Prices& prices, std::int64_t share,
   for (std::size_t i = 0; i < table.costs.size(); ++i) {
     if (table.costs[i] >= engine::kForbidden) continue;
     const std::int32_t bucket = prices.buckets[i];
-    const engine::Cost taken_over =
-        bucket < 0 ? 0 : scaled(buckets_[ix(bucket)].startup_ps, startup[ix(bucket)], kWhole);
+    const engine::Cost taken_over = bucket < 0 ? 0 : scaled(prices.startups_ps[i], startup[ix(bucket)], kWhole);
     table.costs[i] += scaled(prices.hideable.costs[i] + taken_over, share, kWhole);
   }
   return table;
@@ -386,15 +388,15 @@ OverlapNetworks::Cost OverlapNetworks::link_cost(const PricedLink& link, const e
   if (link.edge < 0) {
     const Prices& prices = prices_[ix(link.prices)];
     const std::size_t x = ix(assignment[ix(link.variable)]);
-    return {prices.exposed.costs[x], prices.hideable.costs[x], prices.buckets[x]};
+    return {prices.exposed.costs[x], prices.hideable.costs[x], prices.startups_ps[x], prices.buckets[x]};
   }
   const engine::Edge& edge = model_.network.edges[ix(link.edge)];
   const std::int32_t row = model_.network.projections[ix(edge.project_u)][ix(assignment[ix(edge.u)])];
   const std::int32_t col = model_.network.projections[ix(edge.project_v)][ix(assignment[ix(edge.v)])];
-  if (link.prices < 0) return {model_.network.tables[ix(edge.table)].at(row, col), 0, -1};
+  if (link.prices < 0) return {model_.network.tables[ix(edge.table)].at(row, col), 0, 0, -1};
   const Prices& prices = prices_[ix(link.prices)];
-  return {prices.exposed.at(row, col), prices.hideable.at(row, col),
-          prices.buckets[ix(row * prices.exposed.cols + col)]};
+  const std::size_t x = ix(row * prices.exposed.cols + col);
+  return {prices.exposed.costs[x], prices.hideable.costs[x], prices.startups_ps[x], prices.buckets[x]};
 }
 
 StepTime OverlapNetworks::time(const engine::Assignment& assignment) const {
@@ -409,17 +411,19 @@ StepTime OverlapNetworks::time(const engine::Assignment& assignment) const {
         impl.choices[i]->domain.costs[x] - communication;
     time.exposed_ps += communication;
   }
-  std::set<std::tuple<std::int32_t, bool, std::int32_t>> buckets;  // by window, and whether of prefetches
+  // By window, and whether of prefetches: the start-up.
+  std::map<std::tuple<std::int32_t, bool, std::int32_t>, std::int64_t> buckets;
   for (const PricedLink& link : links_) {
     const Cost cost = link_cost(link, assignment);
     time.exposed_ps += cost.exposed;
     if (link.window < 0) continue;
     WindowTime& hiding = time.windows[ix(link.window)];
     hiding.hideable_ps += cost.hideable;
-    if (cost.bucket >= 0 && buckets.emplace(link.window, link.is_prefetch, cost.bucket).second) {
-      hiding.hideable_ps += buckets_[ix(cost.bucket)].startup_ps;
-    }
+    if (cost.bucket < 0) continue;
+    std::int64_t& startup_ps = buckets[{link.window, link.is_prefetch, cost.bucket}];
+    startup_ps = std::max(startup_ps, cost.startup);
   }
+  for (const auto& [bucket, startup_ps] : buckets) time.windows[ix(std::get<0>(bucket))].hideable_ps += startup_ps;
   return time;
 }
 

@@ -42,11 +42,12 @@ struct CommunicationTime {
   std::int64_t exposed_ps = 0;
   /// Of the last collective of a flight, without its start-up if it can share that.
   std::int64_t hideable_ps = 0;
-  /// The bucket that it can be in, beside others with the same; nothing: it is in none.
+  std::int64_t startup_ps = 0;  ///< of that collective, if it can share it
+  /// The bucket that it can be in, beside others with the same; nothing: it is in none. A bucket has the longest of the
+  /// start-ups.
   struct Bucket {
     costs::RedistributeStep::Kind kind = costs::RedistributeStep::Kind::kAllGather;
     std::uint32_t mesh_dims = 0;
-    std::int64_t startup_ps = 0;
     auto operator<=>(const Bucket&) const = default;
   };
   std::optional<Bucket> bucket = {};
@@ -109,6 +110,7 @@ class OverlapNetworks {
   struct Prices {
     engine::Table exposed;
     engine::Table hideable;
+    std::vector<std::int64_t> startups_ps;
     std::vector<std::int32_t> buckets;
   };
   struct PricedLink {
@@ -122,6 +124,7 @@ class OverlapNetworks {
   struct Cost {
     engine::Cost exposed = 0;
     engine::Cost hideable = 0;
+    engine::Cost startup = 0;
     std::int32_t bucket = -1;
   };
   /// Members of a group that are in a bucket in some assignment.

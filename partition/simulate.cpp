@@ -23,7 +23,7 @@ using Kind = costs::RedistributeStep::Kind;
 /// The streams of a device, and what ran on them.
 class Streams {
  public:
-  Streams(Simulation& simulation, std::size_t num_mesh_dims) : simulation_(simulation), free_ps_(num_mesh_dims, 0) {
+  Streams(Simulation& simulation, std::size_t num_mesh_dims) : simulation_(simulation) {
     simulation.busy_ps.assign(num_mesh_dims, 0);
   }
 
@@ -39,27 +39,31 @@ class Streams {
     add(std::move(event));
   }
 
-  /// Issues a collective; returns when it ends.
-  std::int64_t issue(std::int64_t duration_ps, SimulatedEvent event) {
+  /// Runs a collective, for which compute waits.
+  void communicate(std::int64_t duration_ps, SimulatedEvent event) {
     event.begin_ps = now_ps_;
-    for_dims(event, [&](std::size_t dim) { event.begin_ps = std::max(event.begin_ps, free_ps_[dim]); });
-    event.end_ps = event.begin_ps + duration_ps;
-    for_dims(event, [&](std::size_t dim) {
-      free_ps_[dim] = event.end_ps;
-      simulation_.busy_ps[dim] += duration_ps;
-    });
-    simulation_.communication_ps += duration_ps;
-    const std::int64_t end_ps = event.end_ps;
-    add(std::move(event));
-    return end_ps;
+    now_ps_ += duration_ps;
+    event.end_ps = now_ps_;
+    add_collective(duration_ps, std::move(event));
+  }
+
+  /// Issues a collective that runs ahead; returns when it ends.
+  std::int64_t issue(std::int64_t duration_ps, SimulatedEvent event) {
+    event.is_ahead = true;
+    event.begin_ps = std::max(now_ps_, ahead_free_ps_);
+    ahead_free_ps_ = event.begin_ps + duration_ps;
+    event.end_ps = ahead_free_ps_;
+    add_collective(duration_ps, std::move(event));
+    return ahead_free_ps_;
   }
 
  private:
-  template <typename Action>
-  void for_dims(const SimulatedEvent& event, const Action& action) {
-    for (std::size_t dim = 0; dim < free_ps_.size(); ++dim) {
-      if ((event.mesh_dims >> dim & 1U) != 0) action(dim);
+  void add_collective(std::int64_t duration_ps, SimulatedEvent event) {
+    for (std::size_t dim = 0; dim < simulation_.busy_ps.size(); ++dim) {
+      if ((event.mesh_dims >> dim & 1U) != 0) simulation_.busy_ps[dim] += duration_ps;
     }
+    simulation_.communication_ps += duration_ps;
+    add(std::move(event));
   }
 
   void add(SimulatedEvent event) {
@@ -68,7 +72,7 @@ class Streams {
 
   Simulation& simulation_;
   std::int64_t now_ps_ = 0;
-  std::vector<std::int64_t> free_ps_;  // by mesh dim
+  std::int64_t ahead_free_ps_ = 0;  // the stream of what runs ahead
 };
 
 /// Collectives that are issued as one.
@@ -200,11 +204,11 @@ class Simulator {
     const WrittenPlan::Node& own = plan_.nodes[ix(node)];
     simulation_.memory.push_back({streams_.now_ps(), node, plan_.memory.node_bytes[ix(node)]});
     for (const auto& [input, entry] : reads_[ix(node)]) need(entry);
-    streams_.compute(own.compute_ps, {0, 0, 0, own.op, node, {}});
+    streams_.compute(own.compute_ps, {0, 0, 0, false, own.op, node, {}});
     // Where among the op's own work the program reduces is not written; the time is the same.
     for (const costs::ProgramAllReduce& one : own.all_reduces) {
-      SimulatedEvent event{0, 0, 1U << one.mesh_dim, std::string(costs::step_name(Kind::kAllReduce)), node, {}};
-      streams_.wait_until(streams_.issue(one.time_ps, std::move(event)));
+      std::string label(costs::step_name(Kind::kAllReduce));
+      streams_.communicate(one.time_ps, {0, 0, 1U << one.mesh_dim, false, std::move(label), node, {}});
     }
     for (const std::int32_t entry : hands_out_[ix(node)]) need(entry);
   }
@@ -234,12 +238,12 @@ class Simulator {
   SimulatedEvent event_of(const std::vector<std::int32_t>& entries, Kind kind, std::uint32_t mesh_dims) const {
     std::string label(costs::step_name(kind));
     if (entries.size() > 1) label += fmt::format(" x{}", entries.size());
-    return {0, 0, mesh_dims, std::move(label), plan_.redistributions[ix(entries.front())].value.node, entries};
+    return {0, 0, mesh_dims, false, std::move(label), plan_.redistributions[ix(entries.front())].value.node, entries};
   }
 
   void run_step(std::int32_t index, const WrittenPlan::Step& step) {
     if (costs::collective_of(step.kind)) {
-      streams_.wait_until(streams_.issue(step.time_ps, event_of({index}, step.kind, step.mesh_dims)));
+      streams_.communicate(step.time_ps, event_of({index}, step.kind, step.mesh_dims));
     } else {
       streams_.compute(step.time_ps, event_of({index}, step.kind, 0));
     }

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "costs/dtype.h"
 #include "costs/views.h"
 #include "engine/index.h"
 #include "partition/segments.h"
@@ -66,7 +67,8 @@ class DataFlow {
 
 }  // namespace
 
-Windows::Windows(const Graph& graph, const std::vector<PhaseUses>& uses) {
+Windows::Windows(const Problem& problem, const std::vector<PhaseUses>& uses) {
+  const Graph& graph = problem.graph;
   const Segments segments = find_segments(graph);
   count_ = 2 * segments.count;
   first_node_.assign(ix(count_), -1);
@@ -77,22 +79,80 @@ Windows::Windows(const Graph& graph, const std::vector<PhaseUses>& uses) {
     if (of_node_[i] >= 0 && first_node_[ix(of_node_[i])] < 0) first_node_[ix(of_node_[i])] = static_cast<int>(i);
   }
   const DataFlow flow(graph, uses);
-  std::map<std::pair<std::int32_t, bool>, std::int64_t> num_in;  // of (window, is prefetch)
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    is_given_.push_back(flow.is_given(static_cast<std::int32_t>(i)) ? 1 : 0);
+  }
   for (const PhaseUses& one : uses) {
-    const bool is_given = flow.is_given(one.value.node);
-    is_prefetch_.push_back(is_given ? 1 : 0);
-    flights_.push_back(find_flight(graph, one, is_given, flow.is_for_gradients(one)));
-    if (flights_.back().exists()) ++num_in[{hides_in(flights_.back()), is_given}];
+    is_prefetch_.push_back(is_given_[ix(one.value.node)]);
+    flights_.push_back(find_flight(graph, one, is_prefetch_.back() != 0, flow.is_for_gradients(one)));
   }
-  needed_at_.assign(graph.nodes.size(), -1);
+  keep_one_of_chains(problem, uses);
+  std::map<std::pair<std::int32_t, char>, std::int64_t> num_in;  // of (window, is prefetch)
   for (std::size_t i = 0; i < uses.size(); ++i) {
-    const std::pair kind{hides_in(flights_[i]), is_prefetch_[i] != 0};
-    num_beside_.push_back(flights_[i].exists() ? num_in[kind] : 0);
+    if (flights_[i].exists()) ++num_in[{hides_in(flights_[i]), is_prefetch_[i]}];
   }
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    num_beside_.push_back(flights_[i].exists() ? num_in[{hides_in(flights_[i]), is_prefetch_[i]}] : 0);
+  }
+  find_needed(graph, uses);
+}
+
+namespace {
+
+bool is_pinned_as_sum(const Problem& problem, std::int32_t node) {
+  if (problem.pins.nodes.empty()) return false;
+  const auto& pin = problem.pins.nodes[ix(node)].at;
+  return std::any_of(pin.begin(), pin.end(), [](const auto& one) { return one && one->is_partial(); });
+}
+
+}  // namespace
+
+/// The flights of values that are cast or viewed into one another start together, though each needs the one before.
+void Windows::keep_one_of_chains(const Problem& problem, const std::vector<PhaseUses>& uses) {
+  const Graph& graph = problem.graph;
   const UsesOfValues of_values = uses_of_values(uses);
+  // The earlier the better: pinned sums before narrow values before wide ones.
+  constexpr int kNone = 1000;
+  const auto rank = [&](std::size_t entry) {
+    if (!flights_[entry].exists()) return kNone;
+    if (is_prefetch_[entry] == 0 && is_pinned_as_sum(problem, uses[entry].value.node)) return 0;
+    return static_cast<int>(costs::dtype_bytes(graph.meta(uses[entry].value).dtype));
+  };
+  // Per entry, the one before it in its chain: of what its value is a cast or view of, in the same phase.
+  std::vector<std::int32_t> before(uses.size(), -1);
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const Node& node = graph.nodes[ix(uses[i].value.node)];
+    if (node.role != Role::kNone || node.phase != uses[i].phase || !is_cast_or_view(node) || node.inputs.empty())
+      continue;
+    const std::int32_t entry = of_values.at({node.inputs[0].node, node.inputs[0].output}).in(node.phase);
+    if (flights_[ix(entry)].exists() && is_prefetch_[ix(entry)] == is_prefetch_[i]) before[i] = entry;
+  }
+  std::vector<int> best_before(uses.size(), kNone);
+  std::vector<int> best_behind(uses.size(), kNone);
+  // Values stand in the order of nodes, so what is before comes first.
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    if (before[i] >= 0) best_before[i] = std::min(best_before[ix(before[i])], rank(ix(before[i])));
+  }
+  for (std::size_t i = uses.size(); i-- > 0;) {
+    if (before[i] < 0) continue;
+    int& behind = best_behind[ix(before[i])];
+    behind = std::min({behind, best_behind[i], rank(i)});
+  }
+  std::vector<Flight> kept(flights_.size());
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const bool is_last_pinned = rank(i) == 0 && best_behind[i] > 0;
+    const bool is_first_best = rank(i) > 0 && rank(i) < best_before[i] && rank(i) <= best_behind[i];
+    if (is_last_pinned || is_first_best) kept[i] = flights_[i];
+  }
+  flights_ = std::move(kept);
+}
+
+void Windows::find_needed(const Graph& graph, const std::vector<PhaseUses>& uses) {
+  const UsesOfValues of_values = uses_of_values(uses);
+  needed_at_.assign(graph.nodes.size(), -1);
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    if (node.role != Role::kNone || !flow.is_given(static_cast<std::int32_t>(i))) continue;
+    if (node.role != Role::kNone || is_given_[i] == 0) continue;
     std::int32_t& needed = needed_at_[i];
     const auto need = [&](std::int32_t at) {
       if (at >= 0 && at < static_cast<std::int32_t>(i) && (needed < 0 || at < needed)) needed = at;
@@ -111,7 +171,7 @@ Windows::Windows(const Graph& graph, const std::vector<PhaseUses>& uses) {
 
 std::optional<Windows> find_windows(const Problem& problem, const std::vector<PhaseUses>& uses) {
   if (!problem.has_overlap) return {};
-  return Windows(problem.graph, uses);
+  return Windows(problem, uses);
 }
 
 Flight Windows::find_flight(const Graph& graph, const PhaseUses& uses, bool is_given, bool is_for_gradients) const {

@@ -16,13 +16,15 @@ namespace autopar::partition {
 /// A *window* is one segment's forward or backward. What is gathered of parameters needs nothing but these, so it is
 /// prefetched: it starts with the window before the one that reads it. What gradients are reduced to is read by nobody
 /// but the optimizer, so they are deferred: they start with the window behind the one that makes them, and are waited
-/// for behind that. (FSDP: Zhao et al. 2023.) Casts and views between a parameter and its readers run when they are
-/// needed, those between a gradient and the optimizer when the gradient is there. Nothing is under way from the forward
-/// to the backward.
+/// for behind that. (FSDP: Zhao et al. 2023.) Nothing is under way from the forward to the backward.
+///
+/// Casts and views between a parameter and its readers run when they are needed, those between a gradient and the
+/// optimizer when the gradient is there. Of such a chain of values one is moved while others run: the first of the
+/// narrowest dtype, or the last that a pin wants as a pending sum.
 class Windows {
  public:
-  /// `uses` is collect_uses(graph).
-  Windows(const costs::Graph& graph, const std::vector<PhaseUses>& uses);
+  /// `uses` is collect_uses() of the problem's graph.
+  Windows(const Problem& problem, const std::vector<PhaseUses>& uses);
 
   std::int32_t count() const { return count_; }
   /// In which a node runs; -1 for graph inputs.
@@ -40,9 +42,12 @@ class Windows {
 
  private:
   Flight find_flight(const costs::Graph& graph, const PhaseUses& uses, bool is_given, bool is_for_gradients) const;
+  void keep_one_of_chains(const Problem& problem, const std::vector<PhaseUses>& uses);
+  void find_needed(const costs::Graph& graph, const std::vector<PhaseUses>& uses);
 
   std::int32_t count_ = 0;
   std::vector<std::int32_t> of_node_;
+  std::vector<char> is_given_;            // per node: made of graph inputs alone
   std::vector<std::int32_t> first_node_;  // per window; -1: it has none
   std::vector<Flight> flights_;
   std::vector<char> is_prefetch_;

@@ -18,6 +18,11 @@ using partition::SimulatedEvent;
 using partition::Simulation;
 using partition::WrittenPlan;
 
+/// Rows of the trace.
+constexpr std::size_t kComputeRow = 0;
+constexpr std::size_t kWaitedRow = 1;
+constexpr std::size_t kAheadRow = 2;
+
 /// `part` of `whole` in percent.
 double percent(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
@@ -43,8 +48,9 @@ void put_row_names(const WrittenPlan& plan, fmt::memory_buffer& buffer) {
                  "{{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 0, \"args\": {{\"name\": {}}}}}",
                  quoted(plan.model_name));
   fmt::format_to(std::back_inserter(buffer), ",\n");
-  put_row(0, "compute");
-  for (std::size_t dim = 0; dim < plan.mesh.dim_names.size(); ++dim) put_row(dim + 1, plan.mesh.dim_names[dim]);
+  put_row(kComputeRow, "compute");
+  put_row(kWaitedRow, "communication, waited for");
+  put_row(kAheadRow, "communication, ahead");
 }
 
 void put_event(const WrittenPlan& plan, const SimulatedEvent& event, std::size_t row, fmt::memory_buffer& buffer) {
@@ -54,6 +60,11 @@ void put_event(const WrittenPlan& plan, const SimulatedEvent& event, std::size_t
   if (event.redistributions.empty()) {
     if (event.node >= 0) fmt::format_to(std::back_inserter(buffer), "\"node\": {}", quoted(key_of(plan, event.node)));
   } else {
+    std::vector<std::string> dims;
+    for (std::size_t dim = 0; dim < plan.mesh.dim_names.size(); ++dim) {
+      if ((event.mesh_dims >> dim & 1U) != 0) dims.push_back(plan.mesh.dim_names[dim]);
+    }
+    fmt::format_to(std::back_inserter(buffer), "\"mesh_dims\": {}, ", nlohmann::json(dims).dump());
     std::vector<std::string> values;
     for (const std::int32_t entry : event.redistributions) {
       values.push_back(key_of(plan, plan.redistributions[static_cast<std::size_t>(entry)].value.node));
@@ -121,10 +132,7 @@ std::string chrome_trace(const WrittenPlan& plan, const Simulation& simulation) 
   fmt::format_to(std::back_inserter(buffer), "{{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
   put_row_names(plan, buffer);
   for (const SimulatedEvent& event : simulation.events) {
-    if (event.mesh_dims == 0) put_event(plan, event, 0, buffer);
-    for (std::size_t dim = 0; dim < plan.mesh.shape.size(); ++dim) {
-      if ((event.mesh_dims >> dim & 1U) != 0) put_event(plan, event, dim + 1, buffer);
-    }
+    put_event(plan, event, event.mesh_dims == 0 ? kComputeRow : event.is_ahead ? kAheadRow : kWaitedRow, buffer);
   }
   for (const MemoryPoint& point : simulation.memory) {
     fmt::format_to(std::back_inserter(buffer),

@@ -49,14 +49,16 @@ TEST_P(SimulateSearchedTest, without_overlap_the_step_takes_what_the_search_says
   }
 }
 
-// How far the search's windows are from the timeline is told in docs/simulate.md.
-TEST_P(SimulateSearchedTest, with_overlap_the_step_is_no_shorter_than_a_stream_and_no_longer_than_all_in_a_row) {
-  const partition::WrittenPlan plan = searched(GetParam(), "--overlap model --mesh 2,4 --gap 0.5");
-  const partition::Simulation simulation = partition::simulate(plan);
-  EXPECT_EQ(simulation.compute_ps, plan.compute_ps);
-  EXPECT_GE(simulation.step_ps, simulation.compute_busy_ps);
-  for (const std::int64_t busy_ps : simulation.busy_ps) EXPECT_GE(simulation.step_ps, busy_ps);
-  EXPECT_LE(simulation.step_ps, plan.compute_ps + plan.communication_ps);
+TEST_P(SimulateSearchedTest, with_overlap_the_step_is_what_the_windows_say_to_5_percent) {
+  for (const std::string mesh : {"8", "2,4"}) {
+    SCOPED_TRACE(mesh);
+    const partition::WrittenPlan plan = searched(GetParam(), "--mesh " + mesh);
+    const partition::Simulation simulation = partition::simulate(plan);
+    EXPECT_EQ(simulation.compute_ps, plan.compute_ps);
+    EXPECT_GE(simulation.step_ps, simulation.compute_busy_ps);
+    EXPECT_LE(simulation.step_ps, plan.compute_ps + plan.communication_ps);
+    EXPECT_NEAR(static_cast<double>(simulation.step_ps) / static_cast<double>(plan.cost_ps), 1, 0.05);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SimulateSearchedTest, ::testing::Values("mlp", "normed", "transformer"));
@@ -96,8 +98,7 @@ TEST(SimulateProgramTest, the_trace_has_a_row_per_stream) {
     if (event["ph"] == "X") busy_us[rows.at(row)] += event["dur"].get<double>();
   }
   EXPECT_NEAR(busy_us["compute"], 1000e-6, 1e-9);
-  EXPECT_NEAR(busy_us["dp"], 320e-6, 1e-9);
-  EXPECT_NEAR(busy_us["tp"], 260e-6, 1e-9);
+  EXPECT_NEAR(busy_us["communication, waited for"] + busy_us["communication, ahead"], 580e-6, 1e-9);
 }
 
 TEST(SimulateProgramTest, what_cannot_be_used_is_refused) {

@@ -82,7 +82,7 @@ TEST(CommunicationTimeTest, all_but_the_last_collective_of_a_flight_is_exposed) 
   EXPECT_EQ(flying.exposed_ps, 50 + 3);
   EXPECT_EQ(flying.hideable_ps, 90 - 8);
   ASSERT_TRUE(flying.bucket);
-  EXPECT_EQ(flying.bucket->startup_ps, 8);
+  EXPECT_EQ(flying.startup_ps, 8);
   EXPECT_EQ(communication_time(steps, false, false, false, {}).exposed_ps, 50 + 90 + 3);
 }
 

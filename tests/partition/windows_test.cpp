@@ -16,7 +16,7 @@ using testing::ToyGraph;
 class WindowsTest : public ::testing::Test {
  protected:
   explicit WindowsTest(costs::Graph graph = testing::residual_layers(3))
-      : graph_(std::move(graph)), uses_(collect_uses(graph_)), windows_(graph_, uses_) {}
+      : problem_(testing::toy_problem(std::move(graph), {2})), uses_(collect_uses(graph_)), windows_(problem_, uses_) {}
 
   const Flight& flight(ValueRef value, Phase phase) const {
     const auto entry = std::find_if(uses_.begin(), uses_.end(),
@@ -32,7 +32,8 @@ class WindowsTest : public ::testing::Test {
   }
   ValueRef weight(int layer) const { return {find("layers." + std::to_string(layer) + ".weight"), 0}; }
 
-  costs::Graph graph_;
+  Problem problem_;
+  const costs::Graph& graph_ = problem_.graph;
   std::vector<PhaseUses> uses_;
   Windows windows_;
 };
@@ -81,14 +82,19 @@ TEST_F(WindowsTest, every_start_is_behind_what_it_needs_and_before_its_readers) 
 /// Two layers whose weights are cast before they are used.
 costs::Graph cast_weights() {
   ToyGraph toy;
-  const ValueRef first = toy.input(costs::Role::kParameter, "layers.0.weight", {8, 8});
-  const ValueRef second = toy.input(costs::Role::kParameter, "layers.1.weight", {8, 8});
+  const ValueRef first = toy.input(costs::Role::kParameter, "layers.0.weight", {8, 8}, costs::DType::kFloat32);
+  const ValueRef second = toy.input(costs::Role::kParameter, "layers.1.weight", {8, 8}, costs::DType::kFloat32);
   const ValueRef x = toy.input(costs::Role::kInput, "x", {8, 8});
+  const auto cast_of = [&](ValueRef weight) {
+    const ValueRef narrow = toy.op("_to_copy.default", {ToyGraph::ref(weight)}, {8, 8});
+    toy.graph.nodes[static_cast<std::size_t>(narrow.node)].outputs[0]->dtype = costs::DType::kBFloat16;
+    return narrow;
+  };
   toy.module = "layers.0";
-  const ValueRef cast = toy.op("_to_copy.default", {ToyGraph::ref(first)}, {8, 8});
+  const ValueRef cast = cast_of(first);
   const ValueRef y = toy.op("mm.default", {ToyGraph::ref(x), ToyGraph::ref(cast)}, {8, 8});
   toy.module = "layers.1";
-  const ValueRef other = toy.op("_to_copy.default", {ToyGraph::ref(second)}, {8, 8});
+  const ValueRef other = cast_of(second);
   const ValueRef z = toy.op("mm.default", {ToyGraph::ref(y), ToyGraph::ref(other)}, {8, 8});
   toy.output(toy.op("sum.default", {ToyGraph::ref(z)}, {}), costs::OutputRole::kLoss);
   return std::move(toy.graph);
@@ -99,11 +105,48 @@ class CastWeightsTest : public WindowsTest {
   CastWeightsTest() : WindowsTest(cast_weights()) {}
 };
 
+TEST_F(CastWeightsTest, of_a_chain_the_narrow_value_is_gathered) {
+  EXPECT_FALSE(flight(weight(1), Phase::kForward).exists());
+  EXPECT_TRUE(flight({find("layers.1/f/_to_copy"), 0}, Phase::kForward).exists());
+}
+
 TEST_F(CastWeightsTest, a_cast_runs_when_what_it_gives_is_gathered) {
   const std::int32_t start = find("layers.0/f/_to_copy");
   EXPECT_EQ(flight({find("layers.1/f/_to_copy"), 0}, Phase::kForward).start, start);
   EXPECT_EQ(windows_.needed_at(find("layers.1/f/_to_copy")), start);
   EXPECT_EQ(windows_.needed_at(start), -1);
+}
+
+/// A gradient that is cast before it is handed out: both values could be reduced while others run.
+TEST(WindowsOfSumsTest, of_a_chain_the_value_is_reduced_that_a_pin_wants_as_a_sum) {
+  ToyGraph toy;
+  const ValueRef weight = toy.input(costs::Role::kParameter, "layers.1.weight", {8, 8}, costs::DType::kFloat32);
+  const ValueRef x = toy.input(costs::Role::kInput, "x", {8, 8});
+  toy.module = "layers.0";
+  const ValueRef first = toy.op("relu.default", {ToyGraph::ref(x)}, {8, 8});
+  toy.module = "layers.1";
+  const ValueRef y = toy.op("relu.default", {ToyGraph::ref(first)}, {8, 8});
+  toy.output(toy.op("sum.default", {ToyGraph::ref(y)}, {}), costs::OutputRole::kLoss);
+  toy.phase = Phase::kBackward;
+  const ValueRef gradient = toy.op("mm.default", {ToyGraph::ref(y), ToyGraph::ref(x)}, {8, 8});
+  const ValueRef wide = toy.op("_to_copy.default", {ToyGraph::ref(gradient)}, {8, 8});
+  toy.graph.nodes[static_cast<std::size_t>(wide.node)].outputs[0]->dtype = costs::DType::kFloat32;
+  toy.output(wide, costs::OutputRole::kGradient, weight);
+  toy.module = "layers.0";
+  toy.op("relu.default", {ToyGraph::ref(x)}, {8, 8});
+  Problem problem = testing::toy_problem(std::move(toy.graph), {2});
+  const std::vector<PhaseUses> uses = collect_uses(problem.graph);
+  const auto flies = [&](ValueRef value) {
+    const Windows windows(problem, uses);
+    const auto entry = std::find_if(uses.begin(), uses.end(), [&](const PhaseUses& one) { return one.value == value; });
+    return windows.flight(static_cast<std::int32_t>(entry - uses.begin())).exists();
+  };
+  EXPECT_TRUE(flies(gradient));
+  EXPECT_FALSE(flies(wide));
+  problem.pins.nodes.resize(problem.graph.nodes.size());
+  problem.pins.nodes[static_cast<std::size_t>(wide.node)].at[0] = costs::Placement::partial();
+  EXPECT_FALSE(flies(gradient));
+  EXPECT_TRUE(flies(wide));
 }
 
 }  // namespace
