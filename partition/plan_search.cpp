@@ -8,6 +8,7 @@
 
 #include "engine/index.h"
 #include "partition/held_memory.h"
+#include "partition/model_network.h"
 #include "partition/overlap.h"
 
 namespace autopar::partition {
@@ -28,6 +29,8 @@ constexpr double kGoodGap = 0.001;
 /// How far multipliers move in each round, and after how many that did not help they stay.
 constexpr std::array<std::int64_t, 14> kSteps = {384, 256, 192, 144, 108, 81, 61, 46, 34, 26, 19, 14, 10, 7};
 constexpr int kMostIdleRounds = 6;
+/// Where memory makes each network harder, there are so many rounds.
+constexpr std::size_t kMostRoundsInMemory = 3;
 /// Rounds of deciding what runs again, and how much of the limit is left free where a round's choice did not fit.
 constexpr int kMostRounds = 6;
 constexpr std::int64_t kMarginShare = 50;
@@ -209,6 +212,7 @@ class PlanSearch {
       const auto slack = static_cast<Cost>(std::max(options.gap, kGoodGap) * static_cast<double>(best.cost));
       return best.bound + slack >= best.cost || solver_.is_out_of_time();
     };
+    const bool in_memory = !model.impl->time_points.empty();
     int num_idle = 0;
     OverlapNetworks::Multipliers multipliers = networks.even(kLittleShare);
     for (std::size_t round = 0;; ++round) {
@@ -220,15 +224,16 @@ class PlanSearch {
       num_idle = found.bound > best.bound + little_more ? 0 : num_idle + 1;
       best.bound = std::max(best.bound, found.bound);
       best.status = found.status;
-      const bool is_last = round > kSteps.size() || num_idle >= kMostIdleRounds;
+      const bool is_last =
+          in_memory ? round + 1 >= kMostRoundsInMemory : round > kSteps.size() || num_idle >= kMostIdleRounds;
       if (found.assignment.empty() || is_done() || is_last) return best;
       if (round == 0) {
         multipliers = networks.even(0);
         continue;
       }
-      if (round == 1) solve_priced(model.network, little);  // as if all was waited for
+      if (round == 1 && !in_memory) solve_priced(model.network, little);  // as if all was waited for
       networks.ascend(found.assignment, kSteps[round - 1], multipliers);
-      if (!is_done()) solve_priced(networks.priced(networks.fitted(best.assignment)), little);
+      if (!in_memory && !is_done()) solve_priced(networks.priced(networks.fitted(best.assignment)), little);
     }
   }
 

@@ -243,7 +243,9 @@ class Checker {
     expect(plan_["totals"]["compute_ps"] == compute_ps, "compute_ps is not the sum over nodes");
     expect(plan_["totals"]["communication_ps"] == communication_ps_, "communication_ps is not the sum over steps");
     expect(collectives_ps <= communication_ps_, "the collectives' sums exceed all steps");
-    expect(plan_["totals"]["cost_ps"] == compute_ps + communication_ps_, "cost_ps is not compute + communication");
+    const std::int64_t exposed_ps = plan_["totals"]["exposed_ps"];
+    expect(plan_["totals"]["cost_ps"] == compute_ps + exposed_ps, "cost_ps is not compute + exposed");
+    expect(exposed_ps <= communication_ps_, "more communication is exposed than there is");
     expect(plan_["result"]["cost_ps"] == plan_["totals"]["cost_ps"], "the result has another cost");
     expect(plan_["result"]["bound_ps"] <= plan_["result"]["cost_ps"], "the bound exceeds the cost");
   }

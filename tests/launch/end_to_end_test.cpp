@@ -203,12 +203,12 @@ TEST_F(RandomPlanTest, a_seed_gives_one_plan_whatever_the_ranks_and_threads) {
 TEST_F(RandomPlanTest, pins_and_the_memory_limit_are_kept) {
   const Scratch scratch;
   const std::string pins = scratch.put("c.json", R"json({"format": "autopar-constraints", "version": 1,
-      "memory_limit_bytes": 60000, "outputs": {"loss": {"d0": "R", "d1": "R"}}})json");
+      "memory_limit_bytes": 90000, "outputs": {"loss": {"d0": "R", "d1": "R"}}})json");
   for (const char* seed : {"1", "2", "3"}) {
     const json plan =
         json::parse(plan_text("--mesh d0=2,d1=2,d2=2 --constraints '" + pins + "' --random-plan " + std::string(seed)));
     EXPECT_THAT(testing::check_plan(model_, plan), ::testing::IsEmpty());
-    EXPECT_EQ(plan["totals"]["memory_limit_bytes"], 60000);
+    EXPECT_EQ(plan["totals"]["memory_limit_bytes"], 90000);
     for (const json& output : plan["outputs"]) {
       if (output["role"] != "loss") continue;
       EXPECT_EQ(output["placements"][0], "R");

@@ -22,9 +22,9 @@ c10d = torch.ops._c10d_functional
 
 
 class Groups(Protocol):
-    """The name of the process group over some mesh dims, flattened."""
+    """The name of the process group over some mesh dims, flattened; what runs ahead has one of its own."""
 
-    def __getitem__(self, mesh_dims: tuple[int, ...], /) -> str: ...
+    def name(self, mesh_dims: tuple[int, ...], *, ahead: bool) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,10 +73,10 @@ class Collectives:
             return transfer
         return replace(transfer, receive=lambda moved: transfer.receive(moved).to(dtype))
 
-    def issue(self, transfers: Sequence[Transfer]) -> list[Tensor]:
-        """What comes of transfers of one bucket, to be waited for."""
+    def issue(self, transfers: Sequence[Transfer], *, ahead: bool) -> list[Tensor]:
+        """What comes of transfers of one bucket, to be waited for; `ahead`: not at once."""
         kind, mesh_dims, reduce, *_ = transfers[0].bucket
-        count, group = self._count(mesh_dims), self._groups[mesh_dims]
+        count, group = self._count(mesh_dims), self._groups.name(mesh_dims, ahead=ahead)
         # Process groups know no mean on every backend.
         known = "sum" if reduce == "avg" else reduce
         first, *others = sent = [one.sent for one in transfers]
@@ -96,7 +96,7 @@ class Collectives:
         return issued
 
     def _at_once(self, transfer: Transfer) -> Tensor:
-        (pending,) = self.issue([transfer])
+        (pending,) = self.issue([transfer], ahead=False)
         return transfer.receive(wait(pending))
 
     def _collective(self, step: Step, tensor: Tensor, shape: Sequence[int], source: Placements) -> Transfer:

@@ -11,15 +11,18 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from .errors import PlanError
-from .plan import Plan
+from .plan import LOCAL_STEPS, Plan
 from .regions import FORWARD
 
 # The same mesh has the same groups, so that the same plan gives the same program.
-_groups: WeakKeyDictionary[DeviceMesh, dict[tuple[int, ...], dist.ProcessGroup]] = WeakKeyDictionary()
+_groups: WeakKeyDictionary[DeviceMesh, dict[tuple[tuple[int, ...], bool], dist.ProcessGroup]] = WeakKeyDictionary()
 
 
 class Groups:
     """Process groups over any mesh dims of a mesh, flattened. Made when first asked for, which all ranks must do alike.
+
+    What runs ahead has groups of its own: the collectives of one group run one after the other, and those that are
+    waited for shall not stand behind it.
 
     Not the mesh's own flattened dims: where a mesh has such, DTensor (2.13) gathers S(0)S(0) in one step that puts
     uneven pieces in the wrong places.
@@ -29,10 +32,10 @@ class Groups:
         self._mesh = mesh
         self._made = _groups.setdefault(mesh, {})
 
-    def __call__(self, mesh_dims: tuple[int, ...]) -> dist.ProcessGroup:
-        if len(mesh_dims) == 1:
+    def __call__(self, mesh_dims: tuple[int, ...], *, ahead: bool = False) -> dist.ProcessGroup:
+        if len(mesh_dims) == 1 and not ahead:
             return self._mesh.get_group(mesh_dims[0])
-        if mesh_dims not in self._made:
+        if (mesh_dims, ahead) not in self._made:
             others = [dim for dim in range(self._mesh.ndim) if dim not in mesh_dims]
             ranks = self._mesh.mesh.permute(*others, *mesh_dims).flatten(len(others))
             own = self._mesh.get_coordinate()
@@ -40,11 +43,11 @@ class Groups:
             for dim in others:
                 ranks = ranks[own[dim]]
             group: dist.ProcessGroup = dist.new_group(ranks.tolist(), use_local_synchronization=True)
-            self._made[mesh_dims] = group
-        return self._made[mesh_dims]
+            self._made[mesh_dims, ahead] = group
+        return self._made[mesh_dims, ahead]
 
-    def __getitem__(self, mesh_dims: tuple[int, ...]) -> str:
-        return self(mesh_dims).group_name
+    def name(self, mesh_dims: tuple[int, ...], *, ahead: bool) -> str:
+        return self(mesh_dims, ahead=ahead).group_name
 
     def agree(self, work: Callable[[], Any]) -> Any:
         """Does the work on every rank; if it fails on one, all raise, so that none waits for it for ever."""
@@ -73,6 +76,12 @@ class Groups:
 
     def _whole(self) -> dist.ProcessGroup:
         return self(tuple(range(self._mesh.ndim)))
+
+
+def groups_ahead(plan: Plan) -> list[tuple[int, ...]]:
+    """Sets of mesh dims over which something runs ahead, in an order that all ranks share."""
+    overlapped = (entry for entry in plan.redistributions if entry.overlap is not None)
+    return sorted({step.mesh_dims for entry in overlapped for step in entry.steps if step.kind not in LOCAL_STEPS})
 
 
 def groups_of(plan: Plan) -> list[tuple[int, ...]]:

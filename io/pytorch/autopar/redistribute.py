@@ -137,7 +137,7 @@ class Redistributor:
                     self._prepare(entry)
                 except PlanError as error:
                     raise PlanError(f"{error} (at the start of its redistribution to {_text(entry.target)})") from error
-        self._issue([self._under_way[id(entry)] for entry in due if id(entry) in self._under_way])
+        self._issue([self._under_way[id(entry)] for entry in due if id(entry) in self._under_way], ahead=True)
 
     def finish(self, key: str) -> None:
         """What the plan finishes at this node's turn at the latest."""
@@ -175,7 +175,7 @@ class Redistributor:
                 transfer = self._collectives.prepare(entry.steps[last], tensor, self._shapes[value], placed)
         self._under_way[id(entry)] = UnderWay(entry=entry, last=last, placed=placed, transfer=transfer)
 
-    def _issue(self, those: Sequence[UnderWay]) -> None:
+    def _issue(self, those: Sequence[UnderWay], *, ahead: bool) -> None:
         buckets: dict[tuple[Any, ...], list[UnderWay]] = {}
         for one in those:
             if not one.bucket:
@@ -186,7 +186,7 @@ class Redistributor:
                 annotate({NODE_TAG: first.entry.value}),
                 self._explained(first.entry, first.entry.steps[first.last], first.placed),
             ):
-                moved = self._collectives.issue([one.transfer for one in bucket])
+                moved = self._collectives.issue([one.transfer for one in bucket], ahead=ahead)
             for one, tensor in zip(bucket, moved, strict=True):
                 one.bucket, one.moved = bucket, tensor
 
@@ -195,7 +195,7 @@ class Redistributor:
         one = self._under_way.pop(id(entry), None)
         if one is None:
             return
-        self._issue([one])
+        self._issue([one], ahead=False)
         self._wait(one.bucket)
         assert one.moved is not None
         step = entry.steps[one.last]

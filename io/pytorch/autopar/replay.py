@@ -18,7 +18,7 @@ from .collectives import Collectives
 from .compare import check_graph, check_mesh, check_other_sizes, check_parameters, parse_tensor, tensor_text
 from .errors import PlanError
 from .exporter import check_torch
-from .groups import Groups, groups_of
+from .groups import Groups, groups_ahead, groups_of
 from .lowering import describe, lower
 from .materialise import Init, materialise, skeleton_of
 from .model_file import graph_hash
@@ -52,6 +52,8 @@ def apply(
     groups = Groups(mesh)
     for mesh_dims in groups_of(plan):
         groups(mesh_dims)
+    for mesh_dims in groups_ahead(plan):
+        groups(mesh_dims, ahead=True)
     skeleton = skeleton_of(model)
     skeleton.train(model.training)
     # Nothing is drawn, as initialisation shall be that of one process.
