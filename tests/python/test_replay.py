@@ -157,7 +157,8 @@ class Bench:
         if replay.share is None:
             return self._search_for(model, replay, str(replay), options)
         constraints = {**NO_OPTIMIZER, **(WHOLE_NORMS if replay.whole_norms else {})}
-        free = self._search_for(model, replay, f"{replay}.free", options, constraints)
+        # Under way at once takes memory, too, which could be saved without any of that.
+        free = self._search_for(model, replay, f"{replay}.free", ["--overlap", "none"], constraints)
         constraints["memory_limit_bytes"] = int(replay.share * autopar.load_plan(free).peak_bytes)
         return self._search_for(model, replay, str(replay), ["--gap", "0.01"], constraints)
 
