@@ -62,14 +62,6 @@ StepBytes step_bytes(const TensorMeta& tensor, const RedistributeStep& step, boo
   return {after, after, after, false};
 }
 
-/// The last of the steps that communicates; -1: none does.
-std::ptrdiff_t last_collective(const std::vector<RedistributeStep>& steps) {
-  for (std::size_t i = steps.size(); i-- > 0;) {
-    if (collective_of(steps[i].kind)) return static_cast<std::ptrdiff_t>(i);
-  }
-  return -1;
-}
-
 }  // namespace
 
 std::int64_t parameter_bytes(const TensorMeta& parameter, const Placements& placements, const Mesh& mesh,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,6 +30,14 @@ struct RedistributeStep {
 
 /// The collective that a step of this kind is; nothing: it is local.
 std::optional<Collective> collective_of(RedistributeStep::Kind kind);
+
+/// The last of some steps (anything with a `kind`) that communicates; -1: none does.
+template <typename Steps>
+std::ptrdiff_t last_collective(const Steps& steps) {
+  auto i = static_cast<std::ptrdiff_t>(steps.size()) - 1;
+  while (i >= 0 && !collective_of(steps[static_cast<std::size_t>(i)].kind)) --i;
+  return i;
+}
 
 /// "all_gather", ..., "slice", "zero".
 std::string_view step_name(RedistributeStep::Kind kind);

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "costs/rules/helpers.h"
 
@@ -154,7 +156,7 @@ class HopLister {
     hops_.push_back(hop);
   }
 
-  void price(RedistributeHop& hop, const Placements& from, std::uint32_t group, const Placements& to) const {
+  void price(RedistributeHop& hop, const Placements& from, std::uint32_t group, const Placements& to) {
     std::int64_t n = 1;
     for (int i = 0; i < mesh_.rank(); ++i) {
       if (has(group, i)) n *= mesh_.shape[ix(i)];
@@ -182,14 +184,23 @@ class HopLister {
         copies = (needs_copy(from, group) ? 1 : 0) + (needs_copy(to, group) ? 1 : 0);
         break;
     }
-    hop.time_ps = collectives_.time_ps(*collective_of(hop.kind), group, hop.bytes) + copies * memory_ps(2 * hop.bytes) +
-                  memory_ps(0);
-    const std::int64_t large = std::int64_t{1} << 40;
-    const auto per_large_ps = static_cast<double>(collectives_.time_ps(*collective_of(hop.kind), group, 2 * large) -
-                                                  collectives_.time_ps(*collective_of(hop.kind), group, large));
-    const auto bytes_ps = std::llround(per_large_ps * (static_cast<double>(hop.bytes) / static_cast<double>(large)));
-    hop.startup_ps = std::max<std::int64_t>(
-        collectives_.time_ps(*collective_of(hop.kind), group, hop.bytes) - bytes_ps + memory_ps(0), 0);
+    const Collective collective = *collective_of(hop.kind);
+    const std::int64_t collective_ps = collectives_.time_ps(collective, group, hop.bytes);
+    const std::int64_t bytes_ps = std::llround(ps_per_byte(collective, group) * static_cast<double>(hop.bytes));
+    hop.time_ps = collective_ps + copies * memory_ps(2 * hop.bytes) + memory_ps(0);
+    hop.startup_ps = std::max<std::int64_t>(collective_ps - bytes_ps + memory_ps(0), 0);
+  }
+
+  /// What each further byte takes where there are many.
+  double ps_per_byte(Collective collective, std::uint32_t group) {
+    const auto [known, is_new] = ps_per_byte_.try_emplace({collective, group}, 0);
+    if (is_new) {
+      constexpr std::int64_t kMany = std::int64_t{1} << 40;
+      const std::int64_t many_ps =
+          collectives_.time_ps(collective, group, 2 * kMany) - collectives_.time_ps(collective, group, kMany);
+      known->second = static_cast<double>(many_ps) / static_cast<double>(kMany);
+    }
+    return known->second;
   }
 
   // A piece of the piece, padded on both tensor dims, goes to each device.
@@ -224,6 +235,7 @@ class HopLister {
   const CollectiveModel& collectives_;
   const std::vector<Placements>& states_;
   std::vector<RedistributeHop> hops_;  // from the state at work
+  std::map<std::pair<Collective, std::uint32_t>, double> ps_per_byte_;
 };
 
 }  // namespace

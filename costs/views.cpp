@@ -5,7 +5,7 @@
 namespace autopar::costs {
 
 bool is_view(std::string_view op) {
-  static const std::unordered_set<std::string_view> kViews = {
+  static const std::unordered_set<std::string_view> views = {
       "aten._conj.default",
       "aten._neg_view.default",
       "aten._reshape_alias.default",
@@ -41,7 +41,9 @@ bool is_view(std::string_view op) {
       "aten.view_as_real.default",
       "autopar.constrain.default",
   };
-  return kViews.contains(op);
+  return views.contains(op);
 }
+
+bool is_cast_or_view(std::string_view op) { return is_view(op) || op == "aten._to_copy.default"; }
 
 }  // namespace autopar::costs

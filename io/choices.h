@@ -30,6 +30,15 @@ Enum choose(const JsonValue& value, const Choices<Enum, N>& choices) {
   value.fail(fmt::format("expected one of {}; found \"{}\"", names, text));
 }
 
+/// The name of a value that has one.
+template <typename Enum, std::size_t N>
+constexpr std::string_view name_of(Enum value, const Choices<Enum, N>& choices) {
+  for (const auto& [name, choice] : choices) {
+    if (choice == value) return name;
+  }
+  return {};
+}
+
 inline constexpr Choices<costs::Phase, 2> kPhases = {{
     {"forward", costs::Phase::kForward},
     {"backward", costs::Phase::kBackward},

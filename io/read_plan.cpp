@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/index.h"
 #include "io/choices.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -33,7 +34,19 @@ constexpr std::int64_t kVersion = 1;
 /// Of all times in a file together, so that sums of them stay within 64 bits.
 constexpr std::int64_t kMostPs = std::numeric_limits<std::int64_t>::max() / 4;
 
-std::size_t ix(std::int32_t i) { return static_cast<std::size_t>(i); }
+using engine::ix;
+
+const Choices<RedistributeStep::Kind, 6>& step_kinds() {
+  static const auto kinds = [] {
+    Choices<RedistributeStep::Kind, 6> named;
+    for (std::size_t i = 0; i < named.size(); ++i) {
+      const auto kind = static_cast<RedistributeStep::Kind>(i);
+      named[i] = {costs::step_name(kind), kind};
+    }
+    return named;
+  }();
+  return kinds;
+}
 
 /// Reads one plan; holds what all its parts need.
 class PlanReader {
@@ -299,7 +312,7 @@ class PlanReader {
   WrittenPlan::Step read_step(const JsonValue& value, bool is_overlapped) {
     value.expect_keys({"step", "mesh_dims", "to", "bytes", "time_ps", "startup_ps"});
     WrittenPlan::Step step;
-    step.kind = choose(value.at("step"), kStepKinds);
+    step.kind = choose(value.at("step"), step_kinds());
     step.mesh_dims = read_mesh_dims(value.at("mesh_dims"));
     step.to = read_placements(value.at("to"));
     step.bytes = read_amount(value, "bytes");
@@ -358,15 +371,6 @@ class PlanReader {
     from.fail(fmt::format("nothing gives the value so: it comes as {}; expected that, or what an earlier entry makes",
                           costs::to_string(given, plan_.mesh.rank())));
   }
-
-  static constexpr Choices<RedistributeStep::Kind, 6> kStepKinds = {{
-      {"all_gather", RedistributeStep::Kind::kAllGather},
-      {"reduce_scatter", RedistributeStep::Kind::kReduceScatter},
-      {"all_reduce", RedistributeStep::Kind::kAllReduce},
-      {"all_to_all", RedistributeStep::Kind::kAllToAll},
-      {"slice", RedistributeStep::Kind::kSlice},
-      {"zero", RedistributeStep::Kind::kZero},
-  }};
 
   JsonValue root_;
   WrittenPlan plan_;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "costs/placement.h"
+#include "io/choices.h"
 #include "io/plan_totals.h"
 
 namespace autopar::io {
@@ -17,10 +18,6 @@ using costs::Placements;
 
 constexpr std::array<std::string_view, 5> kStatusNames = {"optimal", "limit_reached", "infeasible", "no_solution",
                                                           "not_proven"};
-constexpr std::array<std::string_view, 4> kOutputRoleNames = {"loss", "output", "gradient", "mutation"};
-
-std::string_view phase_name(costs::Phase phase) { return phase == costs::Phase::kForward ? "forward" : "backward"; }
-
 /// `text` as a JSON string.
 std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
 
@@ -141,7 +138,7 @@ class PlanWriter {
       const costs::Node& node = graph_.nodes[index];
       const std::int64_t memory_bytes = plan_.memory.node_bytes[index++];
       put("{}: {{\"op\": {}, ", quoted(node.key), quoted(node.op));
-      if (node.role == costs::Role::kNone) put("\"phase\": \"{}\", ", phase_name(node.phase));
+      if (node.role == costs::Role::kNone) put("\"phase\": \"{}\", ", name_of(node.phase, kPhases));
       put("\"inputs\": [");
       put_list(choice.inputs, ", ", [&](const Placements& input) { put_placements(input); });
       put("], \"outputs\": [");
@@ -193,7 +190,7 @@ class PlanWriter {
     put_list(plan_.redistributions, ",\n", [&](const partition::Redistribution& redistribution) {
       put("{{");
       put_value(redistribution.value);
-      put(", \"phase\": \"{}\", \"from\": ", phase_name(redistribution.phase));
+      put(", \"phase\": \"{}\", \"from\": ", name_of(redistribution.phase, kPhases));
       put_placements(redistribution.from);
       put(", \"to\": ");
       put_placements(redistribution.to);
@@ -242,7 +239,7 @@ class PlanWriter {
       const costs::GraphOutput& output = graph_.outputs[index++];
       put("{{");
       put_value(output.value);
-      put(", \"role\": \"{}\", ", kOutputRoleNames[static_cast<std::size_t>(output.role)]);
+      put(", \"role\": \"{}\", ", name_of(output.role, kOutputRoles));
       if (output.of >= 0) put("\"of\": {}, ", quoted(graph_.nodes[static_cast<std::size_t>(output.of)].key));
       put("\"placements\": ");
       put_placements(placements);

@@ -44,12 +44,8 @@ std::string short_dtype(costs::DType dtype) {
 
 std::string head(const partition::Problem& problem, engine::Cost cost, const io::PlanResult& result,
                  const io::RunInfo& run) {
-  std::string dims;
-  for (std::size_t i = 0; i < problem.mesh.shape.size(); ++i) {
-    dims += fmt::format("{}{}={}", i > 0 ? ", " : "", problem.mesh.dim_names[i], problem.mesh.shape[i]);
-  }
   std::string text = fmt::format("{} on {} devices ({}) of {} ({})\n\n", problem.graph.name, problem.mesh.num_devices(),
-                                 dims, problem.cluster.name, problem.cluster.device.name);
+                                 mesh_text(problem.mesh), problem.cluster.name, problem.cluster.device.name);
   std::string proof = "proven optimal";
   if (cost > result.bound) {
     const std::string limit = result.status == engine::Status::kOptimal ? "" : "not proven optimal, ";

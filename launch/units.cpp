@@ -33,4 +33,12 @@ std::string bytes_text(std::int64_t bytes) {
   return in_units(static_cast<double>(bytes), 1024, kUnits);
 }
 
+std::string mesh_text(const costs::Mesh& mesh) {
+  std::string text;
+  for (std::size_t i = 0; i < mesh.shape.size(); ++i) {
+    text += fmt::format("{}{}={}", i > 0 ? ", " : "", mesh.dim_names[i], mesh.shape[i]);
+  }
+  return text;
+}
+
 }  // namespace autopar::launch

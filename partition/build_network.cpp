@@ -102,9 +102,9 @@ class Builder {
 
   ModelNetwork run() {
     impl_->uses = collect_uses(graph_);
-    const std::optional<Windows> windows = find_windows(problem_, impl_->uses);
-    usage_ = find_point_usage(graph_, timeline_, impl_->uses, impl_->time_points, windows ? &*windows : nullptr,
-                              !options_.is_optional.empty());
+    impl_->windows = find_windows(problem_, impl_->uses);
+    usage_ = find_point_usage(graph_, timeline_, impl_->uses, impl_->time_points,
+                              impl_->windows ? &*impl_->windows : nullptr, !options_.is_optional.empty());
     make_templates();
     choose_output_states();
     choose_copy_states();

@@ -23,8 +23,7 @@ class PlanMaker {
         redistributor_(redistributor),
         network_(model.network),
         impl_(*model.impl),
-        assignment_(assignment),
-        windows_(find_windows(problem, model.impl->uses)) {}
+        assignment_(assignment) {}
 
   Plan run() {
     const engine::Cost expected = engine::evaluate(network_, assignment_);
@@ -41,7 +40,7 @@ class PlanMaker {
       throw std::logic_error("the plan's parts cost " + std::to_string(parts_ps) + " ps, its assignment " +
                              std::to_string(expected));
     }
-    plan_.cost_ps = problem_.has_overlap ? step_time(problem_, plan_).total_ps() : parts_ps;
+    plan_.cost_ps = impl_.windows ? step_time(problem_, plan_, impl_.uses, *impl_.windows).total_ps() : parts_ps;
     return std::move(plan_);
   }
 
@@ -128,7 +127,7 @@ class PlanMaker {
       } else if (link.use == PointUsage::kCopy) {
         plan_.copies[ix(link.uses)] = to;
         is_moved = from != to;
-        if (is_moved) add_entry(uses, from, to).flight = flight_of(link.uses);
+        if (is_moved) add_entry(uses, from, to).flight = impl_.flight(link);
       } else if (from != to && !is_moved && is_shared(i)) {
         plan_.copies[ix(link.uses)] = to;
         if (plan_.redistributions.size() == group) add_entry(uses, from, to);
@@ -136,14 +135,12 @@ class PlanMaker {
       } else if (from != to) {
         Redistribution& made = add_entry(uses, from, to);
         made.uses.push_back(uses.uses[ix(link.use)]);
-        if (uses.uses.size() == 1) made.flight = flight_of(link.uses);
+        made.flight = impl_.flight(link);
       } else if (is_moved) {
         plan_.redistributions[group].uses.push_back(uses.uses[ix(link.use)]);
       }
     }
   }
-
-  Flight flight_of(std::int32_t uses) const { return windows_ ? windows_->flight(uses) : Flight{}; }
 
   void add_saved(const PhaseUses& uses, const costs::Placements& from, const costs::Placements& to) {
     Redistribution& made = add_entry(uses, from, to);
@@ -193,7 +190,6 @@ class PlanMaker {
   const engine::CostNetwork& network_;
   const ModelNetwork::Impl& impl_;
   const engine::Assignment& assignment_;
-  const std::optional<Windows> windows_;
   Plan plan_;
 };
 

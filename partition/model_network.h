@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "partition/build_network.h"
@@ -9,6 +10,7 @@
 #include "partition/holdings.h"
 #include "partition/point_usage.h"
 #include "partition/uses.h"
+#include "partition/windows.h"
 
 namespace autopar::partition {
 
@@ -33,7 +35,15 @@ struct ModelNetwork::Impl {
     std::int32_t pair_to = -1;
   };
 
+  /// When the redistribution of a link is under way; that of a copy for all readers, or for a value's only one, can be.
+  Flight flight(const Link& link) const {
+    const bool is_first =
+        link.use == PointUsage::kCopy || (link.use >= 0 && uses[static_cast<std::size_t>(link.uses)].uses.size() == 1);
+    return windows && is_first ? windows->flight(link.uses) : Flight{};
+  }
+
   std::vector<PhaseUses> uses;
+  std::optional<Windows> windows;  ///< nothing where the problem is without overlap
   std::vector<Link> links;
   std::vector<std::shared_ptr<const Choices>> choices;  ///< per node, shared by nodes of equal signature
   std::vector<std::int32_t> node_variable;              ///< per node

@@ -12,7 +12,6 @@
 #include "engine/index.h"
 
 namespace autopar::partition {
-namespace {
 
 using costs::Graph;
 using costs::Node;
@@ -20,13 +19,6 @@ using costs::Phase;
 using costs::RedistributeStep;
 
 using engine::ix;
-
-auto last_collective(const std::vector<RedistributeStep>& steps) {
-  return std::find_if(steps.rbegin(), steps.rend(),
-                      [](const RedistributeStep& step) { return costs::collective_of(step.kind).has_value(); });
-}
-
-}  // namespace
 
 MatmulNeighbours::MatmulNeighbours(const Graph& graph, const std::vector<PhaseUses>& uses) {
   std::vector<char> gives(graph.nodes.size(), 0);  // what a matmul gives, also through views
@@ -60,15 +52,16 @@ std::int64_t StepTime::total_ps() const {
 CommunicationTime communication_time(const std::vector<RedistributeStep>& steps, bool has_flight, bool is_behind_matmul,
                                      bool is_before_matmul, const costs::Device& device) {
   CommunicationTime time;
-  const auto last = last_collective(steps);
+  const std::ptrdiff_t index = has_flight ? costs::last_collective(steps) : -1;
   for (const RedistributeStep& step : steps) time.exposed_ps += step.time_ps;
-  if (has_flight && last != steps.rend()) {
-    time.exposed_ps -= last->time_ps;
-    time.hideable_ps = last->time_ps;
-    if (last->kind != RedistributeStep::Kind::kAllToAll) {
-      time.bucket = {last->kind, last->mesh_dims};
-      time.startup_ps = last->startup_ps;
-      time.hideable_ps -= last->startup_ps;
+  if (index >= 0) {
+    const RedistributeStep& last = steps[static_cast<std::size_t>(index)];
+    time.exposed_ps -= last.time_ps;
+    time.hideable_ps = last.time_ps;
+    if (last.kind != RedistributeStep::Kind::kAllToAll) {
+      time.bucket = {last.kind, last.mesh_dims};
+      time.startup_ps = last.startup_ps;
+      time.hideable_ps -= last.startup_ps;
     }
   } else if (steps.size() == 1 && ((steps[0].kind == RedistributeStep::Kind::kAllGather && is_before_matmul) ||
                                    (steps[0].kind == RedistributeStep::Kind::kReduceScatter && is_behind_matmul))) {
@@ -77,37 +70,42 @@ CommunicationTime communication_time(const std::vector<RedistributeStep>& steps,
   return time;
 }
 
-StepTime step_time(const Problem& problem, const Plan& plan) {
-  const std::vector<PhaseUses> uses = collect_uses(problem.graph);
-  const Windows windows(problem, uses);
+void StepTimer::compute(std::int32_t window, std::int64_t ps) {
+  (window < 0 ? time_.optimizer_ps : time_.windows[ix(window)].compute_ps) += ps;
+}
+
+void StepTimer::communicate(std::int32_t window, bool is_prefetch, const CommunicationTime& time) {
+  time_.exposed_ps += time.exposed_ps;
+  if (window < 0) return;
+  time_.windows[ix(window)].hideable_ps += time.hideable_ps;
+  if (!time.bucket) return;
+  std::int64_t& startup_ps = startups_ps_[{window, is_prefetch, *time.bucket}];
+  startup_ps = std::max(startup_ps, time.startup_ps);
+}
+
+StepTime StepTimer::take() {
+  for (const auto& [bucket, ps] : startups_ps_) time_.windows[ix(std::get<0>(bucket))].hideable_ps += ps;
+  return std::move(time_);
+}
+
+StepTime step_time(const Problem& problem, const Plan& plan, const std::vector<PhaseUses>& uses,
+                   const Windows& windows) {
   const MatmulNeighbours matmuls(problem.graph, uses);
-  StepTime time;
-  time.windows.resize(ix(windows.count()));
+  StepTimer timer(windows.count());
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
-    const std::int32_t window = windows.of_node(static_cast<std::int32_t>(i));
-    (window < 0 ? time.optimizer_ps : time.windows[ix(window)].compute_ps) += plan.nodes[i].compute_ps;
-    time.exposed_ps += costs::total_ps(plan.nodes[i].all_reduces);
+    timer.compute(windows.of_node(static_cast<std::int32_t>(i)), plan.nodes[i].compute_ps);
+    timer.communicate(-1, false, {costs::total_ps(plan.nodes[i].all_reduces)});
   }
   const UsesOfValues of_values = uses_of_values(uses);
-  // By window, and whether of prefetches: the start-up.
-  std::map<std::tuple<std::int32_t, bool, CommunicationTime::Bucket>, std::int64_t> buckets;
   for (const Redistribution& one : plan.redistributions) {
     // What is saved is for the backward's readers.
     const Phase phase = one.is_saved ? Phase::kBackward : one.phase;
     const std::int32_t entry = of_values.at({one.value.node, one.value.output}).in(phase);
-    const CommunicationTime own = communication_time(one.steps, one.flight.exists(), matmuls.is_behind(entry),
-                                                     matmuls.is_before(entry), problem.cluster.device);
-    time.exposed_ps += own.exposed_ps;
-    if (!one.flight.exists()) continue;
-    const std::int32_t window = windows.hides_in(one.flight);
-    WindowTime& hiding = time.windows[ix(window)];
-    hiding.hideable_ps += own.hideable_ps;
-    if (!own.bucket) continue;
-    std::int64_t& startup_ps = buckets[{window, windows.is_prefetch(entry), *own.bucket}];
-    startup_ps = std::max(startup_ps, own.startup_ps);
+    timer.communicate(windows.hides_in(one.flight), windows.is_prefetch(entry),
+                      communication_time(one.steps, one.flight.exists(), matmuls.is_behind(entry),
+                                         matmuls.is_before(entry), problem.cluster.device));
   }
-  for (const auto& [bucket, startup_ps] : buckets) time.windows[ix(std::get<0>(bucket))].hideable_ps += startup_ps;
-  return time;
+  return timer.take();
 }
 
 }  // namespace autopar::partition

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "costs/graph.h"
@@ -66,7 +68,25 @@ struct StepTime {
   std::int64_t total_ps() const;
 };
 
-/// The time of a plan's step with overlap.
-StepTime step_time(const Problem& problem, const Plan& plan);
+/// Sums up a step.
+class StepTimer {
+ public:
+  explicit StepTimer(std::int32_t num_windows) { time_.windows.resize(static_cast<std::size_t>(num_windows)); }
+
+  /// Of a node in a window; -1: of a graph input.
+  void compute(std::int32_t window, std::int64_t ps);
+  /// Of a redistribution that hides in a window; -1: in none.
+  void communicate(std::int32_t window, bool is_prefetch, const CommunicationTime& time);
+  StepTime take();
+
+ private:
+  StepTime time_;
+  /// By window, and whether of prefetches: the start-up.
+  std::map<std::tuple<std::int32_t, bool, CommunicationTime::Bucket>, std::int64_t> startups_ps_;
+};
+
+/// The time of a plan's step. `uses` is collect_uses() of the problem's graph.
+StepTime step_time(const Problem& problem, const Plan& plan, const std::vector<PhaseUses>& uses,
+                   const Windows& windows);
 
 }  // namespace autopar::partition

@@ -25,7 +25,7 @@ engine::Cost scaled(engine::Cost cost, std::int64_t share, std::int64_t whole) {
 
 OverlapNetworks::OverlapNetworks(const Problem& problem, const costs::Redistributor& redistributor,
                                  const ModelNetwork& model)
-    : problem_(problem), model_(model), windows_(problem, model.impl->uses) {
+    : problem_(problem), model_(model), windows_(*model.impl->windows) {
   price_links(redistributor);
   classify_windows();
 }
@@ -43,8 +43,7 @@ void OverlapNetworks::price_links(const costs::Redistributor& redistributor) {
     priced.edge = link.edge;
     priced.variable = link.pair_variable;
     priced.is_prefetch = windows_.is_prefetch(link.uses);
-    const bool is_first = link.use == PointUsage::kCopy || (link.use >= 0 && impl.uses[ix(link.uses)].uses.size() == 1);
-    priced.window = is_first ? windows_.hides_in(windows_.flight(link.uses)) : -1;
+    priced.window = windows_.hides_in(impl.flight(link));
     const bool hides = priced.window >= 0;
     const bool is_behind = can_pipeline && matmuls.is_behind(link.uses);
     const bool is_before = can_pipeline && matmuls.is_before(link.uses);
@@ -74,14 +73,9 @@ OverlapNetworks::Prices OverlapNetworks::make_prices(const costs::Redistributor&
       time = communication_time(paths.path(source, target), hides, matmuls.is_behind(link.uses),
                                 matmuls.is_before(link.uses), problem_.cluster.device);
     }
-    prices.exposed.costs.push_back(is_possible ? time.exposed_ps : engine::kForbidden);
-    prices.hideable.costs.push_back(is_possible ? time.hideable_ps : engine::kForbidden);
-    prices.startups_ps.push_back(time.startup_ps);
-    prices.buckets.push_back(-1);
-    if (!time.bucket) return;
-    const auto known = std::find(buckets_.begin(), buckets_.end(), *time.bucket);
-    prices.buckets.back() = static_cast<std::int32_t>(known - buckets_.begin());
-    if (known == buckets_.end()) buckets_.push_back(*time.bucket);
+    if (!is_possible) time.exposed_ps = engine::kForbidden;
+    if (time.bucket && index_of(time.bucket) < 0) buckets_.push_back(*time.bucket);
+    prices.times.push_back(time);
   };
   const PlacementList& from = impl.lists[ix(link.from.list)];
   const PlacementList& to = impl.lists[ix(link.to.list)];
@@ -94,10 +88,7 @@ OverlapNetworks::Prices OverlapNetworks::make_prices(const costs::Redistributor&
       for (const costs::Placements& b : to) add(a, b);
     }
   }
-  for (engine::Table* table : {&prices.exposed, &prices.hideable}) {
-    table->cols = link.edge < 0 ? 1 : static_cast<std::int32_t>(to.size());
-    table->rows = static_cast<std::int32_t>(table->costs.size()) / table->cols;
-  }
+  prices.cols = link.edge < 0 ? 1 : static_cast<std::int32_t>(to.size());
   return prices;
 }
 
@@ -151,21 +142,18 @@ OverlapNetworks::Members OverlapNetworks::members(const engine::Assignment& assi
   Members found(group_sizes_.size(), std::vector<std::int64_t>(buckets_.size(), 0));
   for (const PricedLink& link : links_) {
     if (link.group < 0) continue;
-    const std::int32_t bucket = link_cost(link, assignment).bucket;
+    const std::int32_t bucket = index_of(link_time(link, assignment).bucket);
     if (bucket >= 0) ++found[ix(link.group)][ix(bucket)];
   }
   return found;
 }
 
 void OverlapNetworks::ascend(const engine::Assignment& assignment, std::int64_t step, Multipliers& multipliers) const {
-  const StepTime now = time(assignment);
-  std::vector<std::int64_t> excess(ix(num_classes_), 0);
-  for (std::size_t w = 0; w < classes_.size(); ++w) {
-    excess[ix(classes_[w])] += now.windows[w].hideable_ps - now.windows[w].compute_ps;
-  }
-  for (std::size_t c = 0; c < excess.size(); ++c) {
+  const std::vector<WindowTime> times = class_times(assignment);
+  for (std::size_t c = 0; c < times.size(); ++c) {
     std::int64_t& share = multipliers.shares[c];
-    share = std::clamp<std::int64_t>(share + (excess[c] > 0 ? step : -step), 0, kWhole);
+    const bool is_longer = times[c].hideable_ps > times[c].compute_ps;
+    share = std::clamp<std::int64_t>(share + (is_longer ? step : -step), 0, kWhole);
   }
   const Members in_bucket = members(assignment);
   for (const std::vector<std::int32_t>& groups : sharing_) {
@@ -194,16 +182,11 @@ void OverlapNetworks::ascend(const engine::Assignment& assignment, std::int64_t 
 OverlapNetworks::Multipliers OverlapNetworks::fitted(const engine::Assignment& assignment) const {
   Multipliers made = even(kWhole);
   for (std::vector<std::int64_t>& parts : made.startup) parts.assign(buckets_.size(), kWhole);
-  const StepTime now = time(assignment);
-  std::vector<std::int64_t> compute(ix(num_classes_), 0);
-  std::vector<std::int64_t> hideable(ix(num_classes_), 0);
-  for (std::size_t w = 0; w < classes_.size(); ++w) {
-    compute[ix(classes_[w])] += now.windows[w].compute_ps;
-    hideable[ix(classes_[w])] += now.windows[w].hideable_ps;
-  }
   // What hides well costs little, as long as it does.
-  for (std::size_t c = 0; c < compute.size(); ++c) {
-    if (hideable[c] <= compute[c]) made.shares[c] = compute[c] > 0 ? kWhole * hideable[c] / (2 * compute[c]) : 0;
+  const std::vector<WindowTime> times = class_times(assignment);
+  for (std::size_t c = 0; c < times.size(); ++c) {
+    const auto& [compute_ps, hideable_ps] = times[c];
+    if (hideable_ps <= compute_ps) made.shares[c] = compute_ps > 0 ? kWhole * hideable_ps / (2 * compute_ps) : 0;
   }
   const Members in_bucket = members(assignment);
   for (const std::vector<std::int32_t>& groups : sharing_) {
@@ -273,57 +256,55 @@ void OverlapNetworks::price_links(const Multipliers& multipliers, engine::CostNe
 
 engine::Table OverlapNetworks::priced(const Prices& prices, std::int64_t share,
                                       const std::vector<std::int64_t>& startup) const {
-  engine::Table table = prices.exposed;
-  for (std::size_t i = 0; i < table.costs.size(); ++i) {
-    if (table.costs[i] >= engine::kForbidden) continue;
-    const std::int32_t bucket = prices.buckets[i];
-    const engine::Cost taken_over = bucket < 0 ? 0 : scaled(prices.startups_ps[i], startup[ix(bucket)], kWhole);
-    table.costs[i] += scaled(prices.hideable.costs[i] + taken_over, share, kWhole);
+  engine::Table table;
+  table.cols = prices.cols;
+  table.rows = static_cast<std::int32_t>(prices.times.size()) / prices.cols;
+  for (const CommunicationTime& time : prices.times) {
+    const std::int32_t bucket = index_of(time.bucket);
+    const engine::Cost taken_over = bucket < 0 ? 0 : scaled(time.startup_ps, startup[ix(bucket)], kWhole);
+    table.costs.push_back(time.exposed_ps + scaled(time.hideable_ps + taken_over, share, kWhole));
   }
   return table;
 }
 
-OverlapNetworks::Cost OverlapNetworks::link_cost(const PricedLink& link, const engine::Assignment& assignment) const {
-  if (link.edge < 0) {
-    const Prices& prices = prices_[ix(link.prices)];
-    const std::size_t x = ix(assignment[ix(link.variable)]);
-    return {prices.exposed.costs[x], prices.hideable.costs[x], prices.startups_ps[x], prices.buckets[x]};
-  }
+CommunicationTime OverlapNetworks::link_time(const PricedLink& link, const engine::Assignment& assignment) const {
+  if (link.edge < 0) return prices_[ix(link.prices)].times[ix(assignment[ix(link.variable)])];
   const engine::Edge& edge = model_.network.edges[ix(link.edge)];
   const std::int32_t row = model_.network.projections[ix(edge.project_u)][ix(assignment[ix(edge.u)])];
   const std::int32_t col = model_.network.projections[ix(edge.project_v)][ix(assignment[ix(edge.v)])];
-  if (link.prices < 0) return {model_.network.tables[ix(edge.table)].at(row, col), 0, 0, -1};
+  if (link.prices < 0) return {model_.network.tables[ix(edge.table)].at(row, col)};
   const Prices& prices = prices_[ix(link.prices)];
-  const std::size_t x = ix(row * prices.exposed.cols + col);
-  return {prices.exposed.costs[x], prices.hideable.costs[x], prices.startups_ps[x], prices.buckets[x]};
+  return prices.times[ix(row * prices.cols + col)];
+}
+
+std::int32_t OverlapNetworks::index_of(const std::optional<Bucket>& bucket) const {
+  const auto found = bucket ? std::find(buckets_.begin(), buckets_.end(), *bucket) : buckets_.end();
+  return found == buckets_.end() ? -1 : static_cast<std::int32_t>(found - buckets_.begin());
+}
+
+std::vector<WindowTime> OverlapNetworks::class_times(const engine::Assignment& assignment) const {
+  const StepTime now = time(assignment);
+  std::vector<WindowTime> times(ix(num_classes_));
+  for (std::size_t w = 0; w < classes_.size(); ++w) {
+    times[ix(classes_[w])].compute_ps += now.windows[w].compute_ps;
+    times[ix(classes_[w])].hideable_ps += now.windows[w].hideable_ps;
+  }
+  return times;
 }
 
 StepTime OverlapNetworks::time(const engine::Assignment& assignment) const {
   const ModelNetwork::Impl& impl = *model_.impl;
-  StepTime time;
-  time.windows.resize(ix(windows_.count()));
+  StepTimer timer(windows_.count());
   for (std::size_t i = 0; i < impl.node_variable.size(); ++i) {
-    const std::int32_t window = windows_.of_node(static_cast<std::int32_t>(i));
     const std::size_t x = ix(assignment[ix(impl.node_variable[i])]);
     const engine::Cost communication = impl.choices[i]->communication[x];
-    (window < 0 ? time.optimizer_ps : time.windows[ix(window)].compute_ps) +=
-        impl.choices[i]->domain.costs[x] - communication;
-    time.exposed_ps += communication;
+    timer.compute(windows_.of_node(static_cast<std::int32_t>(i)), impl.choices[i]->domain.costs[x] - communication);
+    timer.communicate(-1, false, {communication});
   }
-  // By window, and whether of prefetches: the start-up.
-  std::map<std::tuple<std::int32_t, bool, std::int32_t>, std::int64_t> buckets;
   for (const PricedLink& link : links_) {
-    const Cost cost = link_cost(link, assignment);
-    time.exposed_ps += cost.exposed;
-    if (link.window < 0) continue;
-    WindowTime& hiding = time.windows[ix(link.window)];
-    hiding.hideable_ps += cost.hideable;
-    if (cost.bucket < 0) continue;
-    std::int64_t& startup_ps = buckets[{link.window, link.is_prefetch, cost.bucket}];
-    startup_ps = std::max(startup_ps, cost.startup);
+    timer.communicate(link.window, link.is_prefetch, link_time(link, assignment));
   }
-  for (const auto& [bucket, startup_ps] : buckets) time.windows[ix(std::get<0>(bucket))].hideable_ps += startup_ps;
-  return time;
+  return timer.take();
 }
 
 }  // namespace autopar::partition

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "costs/redistribute.h"
@@ -20,6 +21,7 @@ namespace autopar::partition {
 /// plan.
 class OverlapNetworks {
  public:
+  /// `model` is build_network(problem, redistributor, ...), and stays alive.
   OverlapNetworks(const Problem& problem, const costs::Redistributor& redistributor, const ModelNetwork& model);
 
   /// A share, or a part of a start-up, is a number of these parts.
@@ -46,13 +48,10 @@ class OverlapNetworks {
 
  private:
   using Bucket = CommunicationTime::Bucket;
-  /// Of each combination of a link's ends what is exposed, what hides, without a start-up that is shared, and the
-  /// bucket (index into buckets_; -1: none).
+  /// Of each combination of a link's ends; kForbidden is exposed where there is no way.
   struct Prices {
-    engine::Table exposed;
-    engine::Table hideable;
-    std::vector<std::int64_t> startups_ps;
-    std::vector<std::int32_t> buckets;
+    std::vector<CommunicationTime> times;
+    std::int32_t cols = 1;
   };
   struct PricedLink {
     std::int32_t edge = -1;      ///< of the network; -1: a pair variable has the cost
@@ -62,12 +61,6 @@ class OverlapNetworks {
     bool is_prefetch = false;
     std::int32_t group = -1;  ///< of the links in the same place of windows of one class; -1: it hides in none
   };
-  struct Cost {
-    engine::Cost exposed = 0;
-    engine::Cost hideable = 0;
-    engine::Cost startup = 0;
-    std::int32_t bucket = -1;
-  };
   /// Members of a group that are in a bucket in some assignment.
   using Members = std::vector<std::vector<std::int64_t>>;  // [group][bucket]
 
@@ -75,14 +68,17 @@ class OverlapNetworks {
   Prices make_prices(const costs::Redistributor& redistributor, const ModelNetwork::Impl::Link& link,
                      const MatmulNeighbours& matmuls, bool hides);
   void classify_windows();
-  Cost link_cost(const PricedLink& link, const engine::Assignment& assignment) const;
+  CommunicationTime link_time(const PricedLink& link, const engine::Assignment& assignment) const;
+  std::int32_t index_of(const std::optional<Bucket>& bucket) const;  ///< in buckets_; -1: nothing
+  /// Of all windows of each class together.
+  std::vector<WindowTime> class_times(const engine::Assignment& assignment) const;
   Members members(const engine::Assignment& assignment) const;
   engine::Table priced(const Prices& prices, std::int64_t share, const std::vector<std::int64_t>& startup) const;
   void price_links(const Multipliers& multipliers, engine::CostNetwork& network) const;
 
   const Problem& problem_;
   const ModelNetwork& model_;
-  Windows windows_;
+  const Windows& windows_;
   std::vector<PricedLink> links_;
   std::vector<Prices> prices_;
   std::vector<Bucket> buckets_;

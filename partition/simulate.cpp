@@ -89,13 +89,6 @@ struct Bucket {
   }
 };
 
-/// Index of the last collective; -1: there is none.
-std::ptrdiff_t last_collective(const Entry& entry) {
-  auto i = static_cast<std::ptrdiff_t>(entry.steps.size()) - 1;
-  while (i >= 0 && !costs::collective_of(entry.steps[static_cast<std::size_t>(i)].kind)) --i;
-  return i;
-}
-
 class Simulator {
  public:
   explicit Simulator(const WrittenPlan& plan)
@@ -170,7 +163,7 @@ class Simulator {
   /// Views and casts of gradients that are still on their way do not hold up what stands behind them.
   bool can_wait(std::int32_t node) const {
     const WrittenPlan::Node& own = plan_.nodes[ix(node)];
-    if (own.phase != Phase::kBackward || !(costs::is_view(own.op) || own.op == "aten._to_copy.default")) return false;
+    if (own.phase != Phase::kBackward || !costs::is_cast_or_view(own.op)) return false;
     return std::any_of(reads_[ix(node)].begin(), reads_[ix(node)].end(),
                        [&](const auto& read) { return is_on_its_way(read.second); });
   }
@@ -256,7 +249,7 @@ class Simulator {
     for (const std::int32_t index : entries) {
       if (state_[ix(index)] != State::kIdle) continue;  // read before it was started
       const Entry& entry = plan_.redistributions[ix(index)];
-      const std::ptrdiff_t last = last_collective(entry);
+      const std::ptrdiff_t last = costs::last_collective(entry.steps);
       if (last < 0) {
         need(index);
         continue;
@@ -289,7 +282,7 @@ class Simulator {
     std::int64_t bytes_ps = 0;
     for (const std::int32_t index : bucket.entries) {
       const Entry& entry = plan_.redistributions[ix(index)];
-      const WrittenPlan::Step& step = entry.steps[static_cast<std::size_t>(last_collective(entry))];
+      const WrittenPlan::Step& step = entry.steps[static_cast<std::size_t>(costs::last_collective(entry.steps))];
       startup_ps = std::max(startup_ps, step.startup_ps);
       bytes_ps += step.time_ps - step.startup_ps;
     }
@@ -305,7 +298,7 @@ class Simulator {
     if (state_[ix(index)] != State::kIssued) return;  // something has read it already
     streams_.wait_until(end_ps_[ix(index)]);
     const Entry& entry = plan_.redistributions[ix(index)];
-    for (auto i = static_cast<std::size_t>(last_collective(entry)) + 1; i < entry.steps.size(); ++i) {
+    for (auto i = static_cast<std::size_t>(costs::last_collective(entry.steps)) + 1; i < entry.steps.size(); ++i) {
       run_step(index, entry.steps[i]);
     }
     state_[ix(index)] = State::kDone;

@@ -42,12 +42,9 @@ class Windows {
 
  private:
   Flight find_flight(const costs::Graph& graph, const PhaseUses& uses, bool is_given, bool is_for_gradients) const;
-  void keep_one_of_chains(const Problem& problem, const std::vector<PhaseUses>& uses);
-  void find_needed(const costs::Graph& graph, const std::vector<PhaseUses>& uses);
 
   std::int32_t count_ = 0;
   std::vector<std::int32_t> of_node_;
-  std::vector<char> is_given_;            // per node: made of graph inputs alone
   std::vector<std::int32_t> first_node_;  // per window; -1: it has none
   std::vector<Flight> flights_;
   std::vector<char> is_prefetch_;

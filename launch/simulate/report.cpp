@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "io/plan_totals.h"
 #include "launch/units.h"
 
 namespace autopar::launch {
@@ -60,11 +61,8 @@ void put_event(const WrittenPlan& plan, const SimulatedEvent& event, std::size_t
   if (event.redistributions.empty()) {
     if (event.node >= 0) fmt::format_to(std::back_inserter(buffer), "\"node\": {}", quoted(key_of(plan, event.node)));
   } else {
-    std::vector<std::string> dims;
-    for (std::size_t dim = 0; dim < plan.mesh.dim_names.size(); ++dim) {
-      if ((event.mesh_dims >> dim & 1U) != 0) dims.push_back(plan.mesh.dim_names[dim]);
-    }
-    fmt::format_to(std::back_inserter(buffer), "\"mesh_dims\": {}, ", nlohmann::json(dims).dump());
+    fmt::format_to(std::back_inserter(buffer), "\"mesh_dims\": {}, ",
+                   nlohmann::json(io::mesh_dim_names(event.mesh_dims, plan.mesh)).dump());
     std::vector<std::string> values;
     for (const std::int32_t entry : event.redistributions) {
       values.push_back(key_of(plan, plan.redistributions[static_cast<std::size_t>(entry)].value.node));
@@ -78,12 +76,8 @@ void put_event(const WrittenPlan& plan, const SimulatedEvent& event, std::size_t
 
 std::string simulation_text(const WrittenPlan& plan, const Simulation& simulation) {
   const std::int64_t step_ps = simulation.step_ps;
-  std::string dims;
-  for (std::size_t dim = 0; dim < plan.mesh.shape.size(); ++dim) {
-    dims += fmt::format("{}{}={}", dim > 0 ? ", " : "", plan.mesh.dim_names[dim], plan.mesh.shape[dim]);
-  }
   std::string text = fmt::format("{} on {} device{} ({}) of {}\n\n", plan.model_name, plan.mesh.num_devices(),
-                                 plan.mesh.num_devices() == 1 ? "" : "s", dims, plan.cluster_name);
+                                 plan.mesh.num_devices() == 1 ? "" : "s", mesh_text(plan.mesh), plan.cluster_name);
   text += fmt::format("Simulated step  {}; the plan says {} ({:+.2f}%)\n", time_text(step_ps), time_text(plan.cost_ps),
                       percent(step_ps - plan.cost_ps, plan.cost_ps));
   text += fmt::format("Compute         {} ({:.1f}%)\n", time_text(simulation.compute_ps),

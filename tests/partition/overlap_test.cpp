@@ -39,7 +39,7 @@ TEST_P(OverlapTest, every_network_bounds_the_time_of_every_plan) {
   for (int i = 0; i < 60; ++i) {
     const engine::Assignment assignment = random_assignment(model.network, random);
     const Plan plan = make_plan(problem_, redistributor, model, assignment);
-    const StepTime time = step_time(problem_, plan);
+    const StepTime time = step_time(problem_, plan, model.impl->uses, *model.impl->windows);
     EXPECT_EQ(plan.cost_ps, time.total_ps());
     EXPECT_EQ(networks.time(assignment).total_ps(), plan.cost_ps);
     EXPECT_LE(plan.cost_ps, plan.compute_ps + plan.communication_ps);

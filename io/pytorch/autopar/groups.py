@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from .errors import PlanError
-from .plan import LOCAL_STEPS, Plan
+from .plan import Plan
 from .regions import FORWARD
 
 # The same mesh has the same groups, so that the same plan gives the same program.
@@ -80,8 +80,13 @@ class Groups:
 
 def groups_ahead(plan: Plan) -> list[tuple[int, ...]]:
     """Sets of mesh dims over which something runs ahead, in an order that all ranks share."""
-    overlapped = (entry for entry in plan.redistributions if entry.overlap is not None)
-    return sorted({step.mesh_dims for entry in overlapped for step in entry.steps if step.kind not in LOCAL_STEPS})
+    return sorted(
+        {
+            entry.steps[entry.last_collective].mesh_dims
+            for entry in plan.redistributions
+            if entry.overlap is not None and entry.last_collective >= 0
+        }
+    )
 
 
 def groups_of(plan: Plan) -> list[tuple[int, ...]]:

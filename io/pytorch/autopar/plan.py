@@ -57,6 +57,11 @@ class Redistribution:
     is_saved: bool = False  # runs behind the value's last use in the forward: the backward starts from its result
     overlap: Overlap | None = None  # None: it runs where its result is first read
 
+    @property
+    def last_collective(self) -> int:
+        """Its place among the steps; -1: all are local."""
+        return max((index for index, step in enumerate(self.steps) if step.kind not in LOCAL_STEPS), default=-1)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Collective:

@@ -19,7 +19,7 @@ from .collectives import Collectives, Transfer, wait
 from .crossing import ValueId
 from .errors import PlanError
 from .placements import Device
-from .plan import LOCAL_STEPS, Placements, Plan, Redistribution, Step
+from .plan import Placements, Plan, Redistribution, Step
 
 # In the FX nodes' meta, keys of nodes: of the one that they are made for (of a redistribution, which gives the value;
 # of a bucket, which gives the first one), and of the one at whose turn they run: what is finished and started there,
@@ -164,12 +164,11 @@ class Redistributor:
             if earlier is None or earlier is entry:
                 raise self._error(f"redistribution of {entry.value} from {_text(placed)}: nothing gives that")
             self.result(earlier)
-        collectives = [index for index, step in enumerate(entry.steps) if step.kind not in LOCAL_STEPS]
+        last = entry.last_collective
         with annotate({NODE_TAG: entry.value}):
-            if not collectives:
+            if last < 0:
                 self._end(entry, *self._run(entry, entry.steps, copies[placed], placed))
                 return
-            last = collectives[-1]
             tensor, placed = self._run(entry, entry.steps[:last], copies[placed], placed)
             with self._explained(entry, entry.steps[last], placed):
                 transfer = self._collectives.prepare(entry.steps[last], tensor, self._shapes[value], placed)
