@@ -7,12 +7,6 @@
 #include "engine/index.h"
 
 namespace autopar::engine {
-namespace {
-
-__extension__ using Wide = __int128;
-
-}  // namespace
-
 std::vector<std::vector<std::int32_t>> split_by_levels(const std::vector<std::vector<std::int32_t>>& levels,
                                                        const std::vector<std::int32_t>& values) {
   std::vector<std::vector<std::int32_t>> parts;

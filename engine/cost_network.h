@@ -9,6 +9,8 @@
 namespace autopar::engine {
 
 using Cost = std::int64_t;
+/// For sums and products that 64 bits might not hold.
+__extension__ using Wide = __int128;
 
 /// Costs at or above this are forbidden. Far below the maximum, so that a few of them can be added.
 inline constexpr Cost kForbidden = std::numeric_limits<Cost>::max() / 8;

@@ -62,12 +62,14 @@ class Dual {
   static std::size_t ixs(std::int32_t i) { return static_cast<std::size_t>(i); }
   std::size_t offset(std::int32_t variable) const { return offset_[ixs(variable)]; }
   void take_minimum(std::int32_t variable);
+  void take_prices(const Prices& prices);
   void visit(std::int32_t variable, bool forwards);
   void push(std::int32_t variable, std::int32_t edge, const std::vector<Cost>& amount);
   void pull(std::int32_t edge, std::int32_t into);
 
   const Core& core_;
   Prices prices_;
+  std::vector<Wide> prices_before_;  // sums, so that a piece of usage is priced at once
   Cost constant_ = 0;
   std::vector<std::size_t> offset_;
   std::vector<Cost> theta_;
