@@ -1,21 +1,11 @@
 #include "engine/core.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "engine/index.h"
 
 namespace autopar::engine {
-
-LiveValues all_values(const CostNetwork& network) {
-  LiveValues live(network.variables.size());
-  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
-    live[ix(v)].resize(ix(network.domain(v).size()));
-    std::iota(live[ix(v)].begin(), live[ix(v)].end(), 0);
-  }
-  return live;
-}
 
 Core::Core(const CostNetwork& network, const LiveValues& live) : variables_(network.variables.size()) {
   for (std::int32_t v = 0; v < network.num_variables(); ++v) {

@@ -10,9 +10,6 @@
 
 namespace autopar::engine {
 
-/// All values of all variables.
-LiveValues all_values(const CostNetwork& network);
-
 /// A table over live states only, both ways round so that either end reads contiguous rows.
 struct CoreTable {
   std::int32_t rows = 0;

@@ -35,6 +35,7 @@ Dual::Dual(const Core& core) : core_(core), constant_(core.constant()) {
     most_edges = std::max(most_edges, variable.edges.size());
   }
   push_.resize(most_edges);
+  marginals_ = theta_;
   for (const CoreEdge& edge : core.edges()) {
     to_u_.emplace_back(ix(edge.table->rows), 0);
     to_v_.emplace_back(ix(edge.table->cols), 0);
@@ -151,8 +152,12 @@ void Dual::sweep() {
 
 void Dual::visit(std::int32_t variable, bool forwards) {
   const CoreVariable& self = core_.variables()[ix(variable)];
-  if (self.edges.empty()) return;
   take_minimum(variable);
+  if (!self.usage.empty()) {
+    std::copy_n(theta_.begin() + static_cast<std::ptrdiff_t>(offset(variable)), self.costs.size(),
+                marginals_.begin() + static_cast<std::ptrdiff_t>(offset(variable)));
+  }
+  if (self.edges.empty()) return;
   // Edges are in order of the other end: the earlier ones first.
   const auto split = std::partition_point(self.edges.begin(), self.edges.end(), [&](std::int32_t edge) {
     return core_.other_end(edge, variable).variable < variable;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "engine/index.h"
@@ -80,6 +81,7 @@ class Reduction {
       steps_[ix(v)] = steps_of(network, v, live[ix(v)]);
       for (const Step& step : steps_[ix(v)]) times_.push_back(step.time);
     }
+    for (std::size_t t = 0; t < network.base_usage.size(); ++t) times_.push_back(static_cast<std::int32_t>(t));
     std::ranges::sort(times_);
     times_.erase(std::unique(times_.begin(), times_.end()), times_.end());
   }
@@ -107,6 +109,10 @@ class Reduction {
     std::vector<std::int32_t> changed;  // variables with a step between the point before, or later, and this one
   };
 
+  std::int64_t base_at(std::int32_t time) const {
+    return time >= 0 && ix(time) < network_.base_usage.size() ? network_.base_usage[ix(time)] : 0;
+  }
+
   /// Times at which the most that can be used is above the limit.
   void find_points() {
     std::vector<std::int64_t> base(times_.size(), 0);  // changes, summed up below
@@ -128,16 +134,17 @@ class Reduction {
     std::vector<std::int32_t> pending;
     for (std::size_t t = 0; t < times_.size(); ++t) {
       base_now += base[t];
+      const std::int64_t fixed = base_at(times_[t]) + base_now;
       extra_now += extra[t];
       pending.insert(pending.end(), changed[t].begin(), changed[t].end());
-      if (base_now + extra_now <= network_.usage_limit) continue;
-      points_.push_back({times_[t], base_now, std::exchange(pending, {})});
+      if (fixed + extra_now <= network_.usage_limit) continue;
+      points_.push_back({times_[t], fixed, std::exchange(pending, {})});
     }
   }
 
   /// Whether no more is used at `less` than at `more`, whatever is chosen. Only `variables` differ between them.
   bool is_implied(const Point& less, const Point& more, const std::vector<std::int32_t>& variables) const {
-    std::int64_t above = 0;
+    std::int64_t above = base_at(less.time) - base_at(more.time);
     for (std::int32_t v : variables) {
       above += most_above(step_at(steps_[ix(v)], less.time), step_at(steps_[ix(v)], more.time));
     }
@@ -214,6 +221,15 @@ class Reduction {
 };
 
 }  // namespace
+
+LiveValues all_values(const CostNetwork& network) {
+  LiveValues live(network.variables.size());
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    live[ix(v)].resize(ix(network.domain(v).size()));
+    std::iota(live[ix(v)].begin(), live[ix(v)].end(), 0);
+  }
+  return live;
+}
 
 void VariableUsage::add(std::int32_t x, std::int64_t factor, std::vector<std::int64_t>& points) const {
   const auto amounts_of_x = of(x);

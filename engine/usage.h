@@ -11,6 +11,9 @@ namespace autopar::engine {
 /// The values that are still in question, per variable of a network, ascending.
 using LiveValues = std::vector<std::vector<std::int32_t>>;
 
+/// All values of all variables.
+LiveValues all_values(const CostNetwork& network);
+
 /// What one variable uses at the usage points, above what its least using value uses there.
 struct VariableUsage {
   /// Points first <= p < last, at which each value uses one amount. Disjoint and ascending.
