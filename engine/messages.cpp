@@ -11,6 +11,46 @@ namespace autopar::engine {
 // Found by cereal through argument-dependent lookup.
 
 template <class Archive>
+void serialize(Archive& archive, Domain& d) {
+  archive(d.costs, d.usage, d.levels);
+}
+
+template <class Archive>
+void serialize(Archive& archive, Table& t) {
+  archive(t.rows, t.cols, t.costs);
+}
+
+template <class Archive>
+void serialize(Archive& archive, Span& s) {
+  archive(s.start, s.end);
+}
+
+template <class Archive>
+void serialize(Archive& archive, Variable& v) {
+  archive(v.domain, v.segment, v.spans);
+}
+
+template <class Archive>
+void serialize(Archive& archive, Edge& e) {
+  archive(e.u, e.v, e.table, e.project_u, e.project_v);
+}
+
+template <class Archive>
+void serialize(Archive& archive, CostNetwork& n) {
+  archive(n.domains, n.tables, n.projections, n.variables, n.edges, n.usage_limit, n.base_usage);
+}
+
+template <class Archive>
+void serialize(Archive& archive, Guide& g) {
+  archive(g.prices, g.reduced_costs, g.gap, g.bound, g.rounding);
+}
+
+template <class Archive>
+void serialize(Archive& archive, NewsMessage& m) {
+  archive(m.kind, m.live, m.guide, m.assignment, m.status);
+}
+
+template <class Archive>
 void serialize(Archive& archive, Block::Variable& v) {
   archive(v.costs, v.prices, v.usage, v.levels, v.keep);
 }
@@ -88,8 +128,12 @@ Message from_bytes(const std::string& bytes) {
 
 }  // namespace
 
+std::string pack(const CostNetwork& network) { return to_bytes(network); }
+std::string pack(const NewsMessage& message) { return to_bytes(message); }
 std::string pack(const TaskMessage& message) { return to_bytes(message); }
 std::string pack(const ResultMessage& message) { return to_bytes(message); }
+CostNetwork unpack_network(const std::string& bytes) { return from_bytes<CostNetwork>(bytes); }
+NewsMessage unpack_news(const std::string& bytes) { return from_bytes<NewsMessage>(bytes); }
 TaskMessage unpack_task(const std::string& bytes) { return from_bytes<TaskMessage>(bytes); }
 ResultMessage unpack_result(const std::string& bytes) { return from_bytes<ResultMessage>(bytes); }
 

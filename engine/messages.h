@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/block.h"
+#include "engine/neighbourhood_search.h"
 #include "engine/solve.h"
 
 /// What ranks say to each other, as byte strings (cereal, portable binary).
@@ -25,8 +26,22 @@ struct ResultMessage {
   BlockResult result;
 };
 
+/// Between the ranks of an anytime search.
+struct NewsMessage {
+  enum class Kind : std::uint8_t { kStage, kGuide, kBest, kEnd };
+  Kind kind = Kind::kEnd;
+  LiveValues live;        ///< kStage: what is left of the stage before
+  Guide guide;            ///< kGuide
+  Assignment assignment;  ///< kBest
+  Status status = Status::kNoSolution;  ///< kEnd: how the search ended
+};
+
+std::string pack(const CostNetwork& network);
+std::string pack(const NewsMessage& message);
 std::string pack(const TaskMessage& message);
 std::string pack(const ResultMessage& message);
+CostNetwork unpack_network(const std::string& bytes);
+NewsMessage unpack_news(const std::string& bytes);
 TaskMessage unpack_task(const std::string& bytes);
 ResultMessage unpack_result(const std::string& bytes);
 

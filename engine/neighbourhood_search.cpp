@@ -18,6 +18,27 @@ constexpr double kCuriosity = 0.15;    // share of tries that do not go by rates
 constexpr int kPriceSteps = 8;         // tries to make a block just fit
 constexpr std::size_t kMostValues = 24;
 constexpr double kFactorStep = 1.3;
+constexpr double kFactorAccuracy = 0.02;
+constexpr double kLeastFactor = 0.2;
+constexpr double kRaise = 0.1;
+
+/// The factor on prices at which a block just fits, between one that is too low and one that is high enough.
+struct PriceRange {
+  double factor = 1;
+  double too_low = 0;      // 0: none known
+  double high_enough = 0;  // 0: none known
+
+  /// Returns false if it is known well enough.
+  bool move(bool has_excess) {
+    (has_excess ? too_low : high_enough) = factor;
+    if (too_low > 0 && high_enough > 0) {
+      factor = (too_low + high_enough) / 2;
+      return high_enough - too_low > kFactorAccuracy * high_enough;
+    }
+    factor = has_excess ? factor * kFactorStep : factor / kFactorStep;
+    return factor > kLeastFactor;
+  }
+};
 
 Cost edge_cost(const CoreEdge& edge, std::int32_t x_u, std::int32_t x_v) {
   return edge.table->at((*edge.u.state_of)[ix(x_u)], (*edge.v.state_of)[ix(x_v)]);
@@ -45,19 +66,21 @@ NeighbourhoodSearch::NeighbourhoodSearch(const Core& core, std::uint32_t seed)
   }
 }
 
-void NeighbourhoodSearch::set_guide(Guide guide) { guide_ = std::move(guide); }
-
 void NeighbourhoodSearch::start(const std::vector<std::int32_t>& values) {
   values_ = values;
   usage_ = usage_of(core_, values);
   excess_ = excess_now();
-  Wide cost = core_.constant();
-  for (std::size_t v = 0; v < values.size(); ++v) cost += core_.variables()[v].costs[ix(values[v])];
-  for (const CoreEdge& edge : core_.edges()) {
-    cost += edge_cost(edge, values[ix(edge.u.variable)], values[ix(edge.v.variable)]);
-  }
-  cost_ = cost >= kForbidden ? kForbidden : static_cast<Cost>(cost);
+  cost_ = whole_cost();
   std::ranges::fill(bumps_, 0);
+}
+
+Cost NeighbourhoodSearch::whole_cost() const {
+  Wide cost = core_.constant();
+  for (std::size_t v = 0; v < values_.size(); ++v) cost += core_.variables()[v].costs[ix(values_[v])];
+  for (const CoreEdge& edge : core_.edges()) {
+    cost += edge_cost(edge, values_[ix(edge.u.variable)], values_[ix(edge.v.variable)]);
+  }
+  return cost >= kForbidden ? kForbidden : static_cast<Cost>(cost);
 }
 
 std::int64_t NeighbourhoodSearch::excess_now() const {
@@ -66,7 +89,7 @@ std::int64_t NeighbourhoodSearch::excess_now() const {
   return excess;
 }
 
-void NeighbourhoodSearch::step() {
+void NeighbourhoodSearch::step(const Deadline& deadline) {
   const std::size_t w = choose_way();
   Way& way = ways_[w];
   const double share = std::pow(10.0, -3 * uniform());
@@ -75,7 +98,7 @@ void NeighbourhoodSearch::step() {
   const std::size_t work_before = work_;
   const Cost cost_before = cost_;
   const std::int64_t excess_before = excess_;
-  try_block(block);
+  if (!block.variables.empty()) try_block(block, deadline);
   const auto effort = static_cast<double>(work_ - work_before) + 1000;
   double gain = static_cast<double>(cost_before - cost_);
   if (excess_before > 0) gain = static_cast<double>(excess_before - excess_);
@@ -134,8 +157,8 @@ std::vector<std::int32_t> NeighbourhoodSearch::grow(const Way& way) {
 }
 
 std::vector<std::int32_t> NeighbourhoodSearch::candidates(std::int32_t variable, double share) const {
-  const std::vector<Cost>& reduced = guide_.reduced_costs[ix(variable)];
-  const Cost limit = static_cast<Cost>(static_cast<double>(guide_.gap) * share);
+  const std::vector<Cost>& reduced = guide_->reduced_costs[ix(variable)];
+  const Cost limit = static_cast<Cost>(static_cast<double>(guide_->gap) * share);
   std::vector<std::int32_t> found;
   for (std::size_t x = 0; x < reduced.size(); ++x) {
     if (reduced[x] <= limit || std::cmp_equal(x, values_[ix(variable)])) found.push_back(static_cast<std::int32_t>(x));
@@ -243,62 +266,55 @@ void NeighbourhoodSearch::set_values(const Block& block, const std::vector<std::
   }
 }
 
-bool NeighbourhoodSearch::try_block(Block& block) {
-  if (block.variables.empty()) return false;
+/// Finds the block's best values at prices that change until the whole just fits: a factor on the guide's, by bisection,
+/// and additions where the limit is passed.
+void NeighbourhoodSearch::try_block(Block& block, const Deadline& deadline) {
   std::vector<std::int32_t> best;
   for (std::size_t i = 0; i < block.variables.size(); ++i) {
     const auto at = std::ranges::find(block.candidates[i], values_[ix(block.variables[i])]);
     best.push_back(static_cast<std::int32_t>(at - block.candidates[i].begin()));
   }
   const Cost before = cost_of_block(block);
+  const std::int64_t excess_before = excess_;
   Cost best_cost = before;
-  std::int64_t best_excess = excess_;
-  double low = 0;
-  double high = 0;  // 0: none known
-  double factor = factor_;
-  std::vector<double> local = bumps_;
-  const double typical = std::accumulate(guide_.prices.begin(), guide_.prices.end(), 0.0);
-  for (int step = 0; step < kPriceSteps; ++step) {
-    std::vector<double> prices(local.size());
-    for (std::size_t t = 0; t < prices.size(); ++t) prices[t] = factor * guide_.prices[t] + local[t];
+  PriceRange range;
+  std::vector<double> added = bumps_;
+  for (int step = 0; step < kPriceSteps && !deadline.passed(); ++step) {
+    std::vector<double> prices(added.size());
+    for (std::size_t t = 0; t < prices.size(); ++t) prices[t] = range.factor * guide_->prices[t] + added[t];
     const std::vector<std::int32_t> found = block.elimination->solve(priced(block, prices));
     work_ += block.elimination->work();
     set_values(block, found);
     const std::int64_t excess = excess_now();
     const Cost cost = cost_of_block(block);
-    if (excess < best_excess || (excess == best_excess && cost <= best_cost)) {
+    if (excess < excess_ || (excess == excess_ && cost <= best_cost)) {
       best = found;
-      best_excess = excess;
+      excess_ = excess;
       best_cost = cost;
     }
-    if (usage_.empty() || (excess == 0 && step == 0 && cost < before && false)) break;
-    if (excess > 0) {
-      low = factor;
-      factor = high > 0 ? (low + high) / 2 : factor * kFactorStep;
-      const double bump = typical / static_cast<double>(usage_.size() + 1) * std::pow(4.0, step);
-      for (std::size_t t = 0; t < usage_.size(); ++t) {
-        if (usage_[t] > core_.capacity()[t]) local[t] += std::max(bump, 0.1 * guide_.prices[t]);
-      }
-    } else {
-      high = factor;
-      factor = low > 0 ? (low + high) / 2 : factor / kFactorStep;
-      if (high < 0.2) break;
-    }
-    if (low > 0 && high > 0 && high - low < 0.02 * high) break;
+    if (usage_.empty()) break;
+    if (excess > 0) raise(added, typical_price() * std::pow(4.0, step));
+    if (!range.move(excess > 0)) break;
   }
   set_values(block, best);
-  const bool improved = best_excess < excess_ || best_cost < before;
-  if (excess_ > 0 && best_excess >= excess_) {
-    for (std::size_t t = 0; t < usage_.size(); ++t) {
-      if (usage_[t] > core_.capacity()[t]) {
-        bumps_[t] = std::max(2 * bumps_[t], typical / static_cast<double>(usage_.size() + 1));
-      }
-    }
+  cost_ = before < kForbidden && cost_ < kForbidden ? cost_ + best_cost - before : whole_cost();
+  if (excess_ == 0) {
+    std::ranges::fill(bumps_, 0);
+  } else if (excess_ == excess_before) {
+    raise(bumps_, typical_price());
   }
-  if (improved && excess_ > 0 && best_excess == 0) std::ranges::fill(bumps_, 0);
-  excess_ = best_excess;
-  cost_ += best_cost - before;
-  return improved;
+}
+
+double NeighbourhoodSearch::typical_price() const {
+  const double total = std::accumulate(guide_->prices.begin(), guide_->prices.end(), 0.0);
+  return total / static_cast<double>(usage_.size() + 1);
+}
+
+/// Where the limit is passed, by `amount` or by a part of the guide's price.
+void NeighbourhoodSearch::raise(std::vector<double>& prices, double amount) const {
+  for (std::size_t t = 0; t < usage_.size(); ++t) {
+    if (usage_[t] > core_.capacity()[t]) prices[t] += std::max({amount, kRaise * guide_->prices[t], prices[t] / 2});
+  }
 }
 
 }  // namespace autopar::engine

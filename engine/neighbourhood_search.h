@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "engine/block.h"
 #include "engine/core.h"
 #include "engine/cost_network.h"
 
@@ -15,6 +16,8 @@ struct Guide {
   std::vector<double> prices;                   ///< of usage, per point
   std::vector<std::vector<Cost>> reduced_costs; ///< per variable and value
   Cost gap = 0;                                 ///< values with a larger reduced cost are of no use
+  Cost bound = 0;
+  std::vector<std::int32_t> rounding;           ///< values to start from
 };
 
 /// Large-neighbourhood search: again and again a block of variables is freed, the others keep their values, and the
@@ -24,11 +27,11 @@ class NeighbourhoodSearch {
  public:
   NeighbourhoodSearch(const Core& core, std::uint32_t seed);
 
-  void set_guide(Guide guide);
+  void set_guide(std::shared_ptr<const Guide> guide) { guide_ = std::move(guide); }
   /// Goes on from here, within the limit or not.
   void start(const std::vector<std::int32_t>& values);
-  /// Tries one block.
-  void step();
+  /// Tries one block. At the deadline it stops halfway, with the best so far.
+  void step(const Deadline& deadline);
 
   const std::vector<std::int32_t>& values() const { return values_; }
   Cost cost() const { return cost_; }
@@ -52,22 +55,24 @@ class NeighbourhoodSearch {
   void add_neighbours(std::int32_t variable, std::vector<std::int32_t>& frontier);
   std::vector<std::int32_t> candidates(std::int32_t variable, double share) const;
   std::vector<std::vector<Cost>> priced(const Block& block, const std::vector<double>& prices) const;
-  bool try_block(Block& block);
+  void try_block(Block& block, const Deadline& deadline);
   void change_usage(const Block& block, const std::vector<std::int32_t>& to);
   std::int64_t excess_now() const;
+  double typical_price() const;
+  void raise(std::vector<double>& prices, double amount) const;
+  Cost whole_cost() const;
   Cost cost_of_block(const Block& block) const;
   void set_values(const Block& block, const std::vector<std::int32_t>& to);
   double uniform() { return static_cast<double>(random_() >> 8) / static_cast<double>(1U << 24); }
 
   const Core& core_;
   std::mt19937 random_;
-  Guide guide_;
+  std::shared_ptr<const Guide> guide_;
   std::vector<std::int32_t> values_;
   Cost cost_ = kForbidden;
   std::vector<std::int64_t> usage_;
   std::int64_t excess_ = 0;
   std::vector<double> bumps_;  // prices on top, where the limit was passed
-  double factor_ = 1;          // of prices, that was right lately
   std::vector<Way> ways_;
   std::size_t work_ = 0;
   std::vector<char> in_block_;

@@ -29,6 +29,9 @@ AUTOPAR_VECTORISED Cost least_difference(const Cost* bad, const Cost* good, std:
 }  // namespace
 
 Presolve::Presolve(const CostNetwork& network, const PresolveSteps& steps)
+    : Presolve(network, all_values(network), steps) {}
+
+Presolve::Presolve(const CostNetwork& network, const LiveValues& live, const PresolveSteps& steps)
     : steps_(steps), net_(network), num_original_(network.variables.size()) {
   edges_of_.resize(num_original_);
   edge_alive_.assign(net_.edges.size(), 1);
@@ -40,7 +43,11 @@ Presolve::Presolve(const CostNetwork& network, const PresolveSteps& steps)
     edges_of_[ix(net_.edges[e].v)].push_back(static_cast<std::int32_t>(e));
   }
   take_usage();
-  run();
+  for (std::int32_t v = 0; v < net_.num_variables(); ++v) {
+    if (live[ix(v)].empty()) infeasible_ = true;
+    if (live[ix(v)].size() < ix(net_.domain(v).size())) keep_values(v, live[ix(v)], views(v));
+  }
+  if (!infeasible_) run();
 }
 
 void Presolve::run() {
@@ -419,6 +426,20 @@ Assignment Presolve::restore(const Assignment& reduced) const {
     original[ix(step->variable)] = original_value(step->values, best_value(*step, original));
   }
   return original;
+}
+
+Assignment Presolve::reduce(const Assignment& original) const {
+  Assignment reduced;
+  for (std::int32_t v : remaining_) {
+    std::int32_t value = original[ix(v)];
+    if (const std::int32_t list = values_[ix(v)]; list >= 0) {
+      const std::vector<std::int32_t>& values = value_lists_[ix(list)];
+      const auto at = std::ranges::lower_bound(values, value);
+      value = at != values.end() && *at == value ? static_cast<std::int32_t>(at - values.begin()) : -1;
+    }
+    reduced.push_back(value);
+  }
+  return reduced;
 }
 
 std::int32_t Presolve::best_value(const Eliminated& step, const Assignment& original) const {

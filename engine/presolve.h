@@ -39,6 +39,8 @@ struct PresolveCounts {
 class Presolve {
  public:
   explicit Presolve(const CostNetwork& network, const PresolveSteps& steps = {});
+  /// Of the part of the network that `live` is; assignments stay those of the whole.
+  Presolve(const CostNetwork& network, const LiveValues& live, const PresolveSteps& steps = {});
 
   /// True if some variable has no value left.
   bool infeasible() const { return infeasible_; }
@@ -49,6 +51,10 @@ class Presolve {
 
   /// The best assignment of the original network that agrees with `reduced` on what remained.
   Assignment restore(const Assignment& reduced) const;
+  /// What `original` is on the variables that remained; where its value is gone, -1.
+  Assignment reduce(const Assignment& original) const;
+  /// The time, in the original network, of each time point of reduced() that has usage.
+  const std::vector<std::int32_t>& times() const { return times_; }
 
  private:
   /// An edge seen from one of its ends.
@@ -145,6 +151,7 @@ class Presolve {
   std::vector<std::vector<std::int32_t>> value_lists_;
   std::vector<std::int32_t> values_;
   std::vector<Eliminated> eliminated_;
+  std::vector<std::int32_t> times_;
   std::vector<std::vector<Use>> uses_;            // of each variable
   std::vector<std::vector<std::int64_t>> rows_;   // shared by variables
   std::vector<std::vector<std::int32_t>> maps_;   // from a variable's values to those of another that follows from it

@@ -46,6 +46,13 @@ bool Presolve::reduce_usage() {
     changed |= remove_excessive(variables[i], points.of[i], points.capacity);
   }
   counts_.time_points = static_cast<std::int64_t>(points.capacity.size());
+  if (times_.empty()) {
+    times_ = points.times;
+  } else {
+    std::vector<std::int32_t> kept;
+    for (std::int32_t time : points.times) kept.push_back(times_[ix(time)]);
+    times_ = std::move(kept);
+  }
   net_.base_usage.clear();
   for (std::int64_t left : points.capacity) net_.base_usage.push_back(net_.usage_limit - left);
   if (points.capacity.empty()) net_.usage_limit = -1;

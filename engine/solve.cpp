@@ -57,10 +57,11 @@ class Solver {
     solution_.stats.presolve_s = seconds_since(start_);
     if (presolve_->infeasible()) return finish(Status::kInfeasible);
     solution_.stats.variables_after_presolve = net().num_variables();
+    if (options_.cutoff < kForbidden) best_ = options_.cutoff - presolve_->constant();
     try {
       return finish(search_root());
     } catch (const OutOfTime&) {
-      return finish(solution_.cost < kForbidden ? Status::kLimitReached : Status::kNoSolution);
+      return finish(solution_.assignment.empty() ? Status::kNoSolution : Status::kLimitReached);
     }
   }
 
@@ -77,7 +78,7 @@ class Solver {
   Status search_root() {
     solve_part(all_values(net()), nullptr, true);
     solution_.stats.search_s = seconds_since(start_) - solution_.stats.bound_s - solution_.stats.presolve_s;
-    return best_ < kForbidden ? Status::kOptimal : Status::kInfeasible;
+    return solution_.assignment.empty() ? Status::kInfeasible : Status::kOptimal;
   }
 
   /// Finds the best solution among `live` that beats the incumbent. Looks within margins above the bound, each four
@@ -158,7 +159,7 @@ class Solver {
   void search_neighbourhoods(const Part& part) {
     const BlockOptions whole =
         std::exchange(block_options_, {std::min(block_options_.max_rows, kBlockRows), 8 * kBlockRows, 0});
-    for (std::size_t size = kSmallestBlock; size <= kLargestBlock && best_ < kForbidden && !closed(); size *= 2) {
+    for (std::size_t size = kSmallestBlock; size <= kLargestBlock && !incumbent_.empty() && !closed(); size *= 2) {
       const Cost before = best_;
       for (std::size_t seed = 0; seed < part.live.size(); seed += size / 4) {
         search_block(part, neighbourhood(part, static_cast<std::int32_t>(seed), size));

@@ -20,6 +20,8 @@ struct Options {
   /// So often; then it stops, as at a time limit, but at the same place on every machine. Negative: any number. 0: nor
   /// inside of blocks, and only a narrow margin above the bound is searched.
   std::int64_t max_branch_nodes = -1;
+  /// Only assignments that cost less are looked for. If there are none, the result is kInfeasible.
+  Cost cutoff = kForbidden;
 };
 
 enum class Status : std::uint8_t {

@@ -1,0 +1,370 @@
+#include "engine/anytime.h"
+
+#include <tbb/global_control.h>
+#include <tbb/info.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "engine/comm.h"
+#include "engine/improvers.h"
+#include "engine/index.h"
+#include "engine/messages.h"
+#include "engine/price_ascent.h"
+
+namespace autopar::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = NewsMessage::Kind;
+
+constexpr int kFirstGuide = 20;           // steps before assignments can be looked for
+constexpr int kStepsPerGuide = 50;        // then the guide is renewed so often
+constexpr double kGuideGap = 3;           // times the gap, up to which reduced costs are of interest
+constexpr double kSmallGap = 0.002;       // of the cost, that a guide allows at least
+constexpr double kShrinking = 0.9;        // share of values left, below which a stage gives way to the next
+constexpr std::int64_t kSmallStage = 20'000;  // values of a stage that is searched to the end
+constexpr double kFirstTry = 0.02;        // of the time limit, for the first search to the end
+constexpr double kDefaultLimitS = 3600;   // by which such searches are measured if there is no limit
+constexpr std::chrono::milliseconds kSlice{20};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// What every rank does: follow the news, look for assignments.
+class Member {
+ public:
+  Member(const CostNetwork& network, const AnytimeOptions& options, Comm& comm)
+      : options_(options), comm_(comm), board_(network) {
+    if (options.search.time_limit_s > 0 && !options.is_deterministic) {
+      const std::chrono::duration<double> limit(options.search.time_limit_s);
+      deadline_.at = start_ + std::chrono::duration_cast<Clock::duration>(limit);
+    }
+    stage_ = std::make_shared<const Stage>(network, options.presolve);
+    if (!stage_->infeasible()) board_.set_stage(stage_);
+  }
+
+ protected:
+  int num_threads() const {
+    return options_.search.threads > 0 ? options_.search.threads : tbb::info::default_concurrency();
+  }
+
+  void go_to_stage(const LiveValues& live) {
+    stage_ = std::make_shared<const Stage>(stage_, live, options_.presolve);
+    if (!stage_->infeasible()) board_.set_stage(stage_);
+  }
+
+  const AnytimeOptions& options_;
+  Comm& comm_;
+  Clock::time_point start_ = Clock::now();
+  Deadline deadline_;
+  Board board_;
+  std::shared_ptr<const Stage> stage_;
+};
+
+/// Ranks other than 0.
+class Follower : Member {
+ public:
+  using Member::Member;
+
+  Status run() {
+    const auto seed = static_cast<std::uint32_t>(100 * comm_.rank());
+    std::optional<ImproverThreads> threads;
+    std::optional<Improver> own;
+    if (options_.is_deterministic) {
+      // Rank 0 works alone.
+    } else if (num_threads() > 1) {
+      threads.emplace(board_, num_threads(), seed, deadline_);
+    } else {
+      own.emplace(board_, seed, deadline_);
+    }
+    while (true) {
+      while (const std::optional<Comm::Message> message = comm_.try_receive()) {
+        NewsMessage news = unpack_news(message->bytes);
+        if (news.kind == Kind::kEnd) return news.status;
+        hear(std::move(news));
+      }
+      tell();
+      if (deadline_.passed() || !own || !own->step()) std::this_thread::sleep_for(kSlice);
+    }
+  }
+
+ private:
+  void hear(NewsMessage news) {
+    if (news.kind == Kind::kStage) go_to_stage(news.live);
+    if (news.kind == Kind::kGuide) board_.set_guide(std::make_shared<const Guide>(std::move(news.guide)));
+    if (news.kind == Kind::kBest && board_.offer(news.assignment)) told_ = board_.state().cost;
+  }
+
+  void tell() {
+    const Board::State state = board_.state();
+    if (state.cost >= told_) return;
+    told_ = state.cost;
+    NewsMessage news;
+    news.kind = Kind::kBest;
+    news.assignment = *state.best;
+    comm_.send(0, pack(news));
+  }
+
+  Cost told_ = kForbidden;
+};
+
+/// Rank 0: raises the bound, decides where to go on.
+class Leader : Member {
+ public:
+  Leader(const CostNetwork& network, const AnytimeOptions& options, Comm& comm,
+         const std::function<void(const Progress&)>& progress)
+      : Member(network, options, comm), progress_(progress) {
+    solution_.stats.variables = network.num_variables();
+    solution_.stats.presolve_s = seconds_since(start_);
+  }
+
+  Solution run() {
+    if (stage_->infeasible()) return finish(Status::kInfeasible);
+    solution_.stats.variables_after_presolve = stage_->network().num_variables();
+    bound_ = stage_->constant();
+    std::optional<ImproverThreads> threads;
+    if (!options_.is_deterministic && num_threads() > 1) threads.emplace(board_, num_threads() - 1, 1, deadline_);
+    own_.emplace(board_, 0, deadline_);
+    start_ascent({});
+    while (!is_over()) {
+      listen();
+      if (ascent_->is_done()) {
+        if (may_shrink()) {
+          if (!shrink()) break;
+          continue;
+        }
+        if (wants_search() && !search_to_the_end()) break;
+        own_->step();
+      } else {
+        ascend();
+        // Alone, this thread does both in turn.
+        const bool is_alone = !threads && comm_.size() == 1;
+        while ((is_alone || options_.is_deterministic) && own_->work() < ascent_work_ && !is_over() && own_->step()) {
+        }
+      }
+      report();
+    }
+    return finish(status());
+  }
+
+ private:
+  Cost best() const { return board_.state().cost; }
+  Cost target() const {  // in costs of the stage's core
+    const Cost cost = best();
+    return cost >= kForbidden ? kForbidden : cost - stage_->constant();
+  }
+
+  bool closed() const {
+    const Cost cost = best();
+    if (cost >= kForbidden) return false;
+    return static_cast<double>(cost - bound_) <= options_.search.gap * static_cast<double>(std::max<Cost>(cost, 1));
+  }
+
+  bool is_over() const {
+    if (closed() || deadline_.passed()) return true;
+    if (!options_.is_deterministic || options_.search.time_limit_s <= 0) return false;
+    return static_cast<double>(ascent_work_ + own_->work()) > kWorkPerSecond * options_.search.time_limit_s;
+  }
+
+  Status status() const {
+    if (closed()) return Status::kOptimal;
+    if (best() < kForbidden) return Status::kLimitReached;
+    return is_empty_ ? Status::kInfeasible : Status::kNoSolution;
+  }
+
+  void start_ascent(const std::vector<double>& prices) {
+    ascent_.reset();
+    dual_ = std::make_unique<Dual>(stage_->core());
+    ascent_.emplace(*dual_, prices);
+    num_steps_ = 0;
+    num_searches_ = 0;
+    table_entries_ = 0;
+    for (const CoreEdge& edge : stage_->core().edges()) table_entries_ += edge.table->by_row.size();
+  }
+
+  void ascend() {
+    const Clock::time_point until = Clock::now() + kSlice;
+    do {
+      ascent_->step(target());
+      ++num_steps_;
+      ++solution_.stats.sweeps;
+      ascent_work_ += 4 * table_entries_ + 1;
+      if (num_steps_ == kFirstGuide || num_steps_ % kStepsPerGuide == 0 || ascent_->is_done()) guide();
+    } while (!ascent_->is_done() && !options_.is_deterministic && Clock::now() < until);
+    raise_bound(ascent_->bound() + stage_->constant());
+    solution_.stats.bound_s = seconds_since(start_) - solution_.stats.presolve_s;
+  }
+
+  void raise_bound(Cost bound) { bound_ = std::max(bound_, std::min(bound, best())); }
+
+  void guide() {
+    auto guide = std::make_shared<Guide>();
+    guide->prices = ascent_->prices();
+    guide->reduced_costs = ascent_->best().reduced_costs();
+    guide->bound = ascent_->bound();
+    guide->rounding = ascent_->best().round();
+    const double least = kSmallGap * static_cast<double>(std::abs(ascent_->bound()));
+    const double gap = target() >= kForbidden ? 10 * least : static_cast<double>(target() - ascent_->bound());
+    guide->gap = static_cast<Cost>(std::max(kGuideGap * gap, least)) + 1;
+    NewsMessage news;
+    news.kind = Kind::kGuide;
+    if (comm_.size() > 1) news.guide = *guide;
+    tell_all(news);
+    board_.set_guide(std::move(guide));
+  }
+
+  /// Values that an assignment no dearer than the best can have. The best one's stay.
+  LiveValues live_values() const {
+    const std::vector<std::vector<Cost>> reduced = ascent_->best().reduced_costs();
+    const Cost gap = target() - ascent_->bound();
+    LiveValues live(reduced.size());
+    for (std::size_t v = 0; v < reduced.size(); ++v) {
+      for (std::size_t x = 0; x < reduced[v].size(); ++x) {
+        if (reduced[v][x] <= gap) live[v].push_back(static_cast<std::int32_t>(x));
+      }
+    }
+    return live;
+  }
+
+  /// Looked at again only when the best has changed.
+  bool may_shrink() {
+    const Cost cost = best();
+    if (cost >= kForbidden || cost == shrunk_at_) return false;
+    shrunk_at_ = cost;
+    live_ = live_values();
+    std::int64_t count = 0;
+    for (const std::vector<std::int32_t>& values : live_) count += static_cast<std::int64_t>(values.size());
+    return static_cast<double>(count) < kShrinking * static_cast<double>(stage_->num_values());
+  }
+
+  /// Returns false if nothing is left: the best is the optimum.
+  bool shrink() {
+    NewsMessage news;
+    news.kind = Kind::kStage;
+    news.live = live_;
+    tell_all(news);
+    const std::shared_ptr<const Stage> before = stage_;
+    go_to_stage(live_);
+    shrunk_at_ = kForbidden;
+    solution_.stats.values_after_fixing = stage_->infeasible() ? 0 : stage_->num_values();
+    if (stage_->infeasible() || stage_->core().edges().empty()) {
+      raise_bound(kForbidden);
+      return !stage_->infeasible();
+    }
+    start_ascent(stage_->prices_from(*before, ascent_->prices()));
+    return true;
+  }
+
+  bool wants_search() {
+    if (stage_->num_values() > kSmallStage || best() >= kForbidden) return false;
+    if (num_searches_ > 0 && (options_.is_deterministic || Clock::now() < next_search_)) return false;
+    return true;
+  }
+
+  /// Tries to prove the best, or to find a better one, in a share of the time. Returns false if that succeeds.
+  bool search_to_the_end() {
+    const double limit = options_.search.time_limit_s > 0 ? options_.search.time_limit_s : kDefaultLimitS;
+    const double share = std::min(kFirstTry * static_cast<double>(std::int64_t{1} << num_searches_), 0.25) * limit;
+    Options options = options_.search;
+    options.cutoff = target();
+    options.time_limit_s = options_.is_deterministic ? 0 : std::min(share, std::max(limit - seconds_since(start_), 0.1));
+    if (options_.is_deterministic) options.max_branch_nodes = 1000;
+    Comm alone;
+    const Solution found = solve(stage_->network(), options, alone);
+    ++num_searches_;
+    solution_.stats.branch_nodes += found.stats.branch_nodes;
+    if (!found.assignment.empty()) board_.offer(stage_->restore(found.assignment));
+    if (found.status == Status::kOptimal || found.status == Status::kInfeasible) {
+      bound_ = best();
+      return false;
+    }
+    raise_bound(add(found.bound, stage_->constant()));
+    next_search_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(2 * share));
+    return true;
+  }
+
+  void listen() {
+    while (const std::optional<Comm::Message> message = comm_.try_receive()) {
+      const NewsMessage news = unpack_news(message->bytes);
+      if (board_.offer(news.assignment)) solution_.stats.tasks += 1;
+    }
+    const Board::State state = board_.state();
+    if (state.cost >= told_ || comm_.size() == 1) return;
+    told_ = state.cost;
+    NewsMessage news;
+    news.kind = Kind::kBest;
+    news.assignment = *state.best;
+    tell_all(news);
+  }
+
+  void tell_all(const NewsMessage& news) {
+    if (comm_.size() == 1) return;
+    const std::string bytes = pack(news);
+    for (int rank = 1; rank < comm_.size(); ++rank) comm_.send(rank, bytes);
+  }
+
+  void report() {
+    if (!progress_) return;
+    Progress now;
+    now.seconds = seconds_since(start_);
+    now.cost = best();
+    now.bound = bound_;
+    now.stage = ascent_->is_done() ? "search" : "bound";
+    progress_(now);
+  }
+
+  Solution finish(Status status) {
+    board_.stop();
+    listen();
+    NewsMessage news;
+    news.status = status;
+    tell_all(news);
+    const Board::State state = board_.state();
+    if (state.best) solution_.assignment = *state.best;
+    solution_.status = status;
+    solution_.cost = state.cost;
+    solution_.bound = status == Status::kInfeasible ? 0 : std::min(bound_, state.cost);
+    solution_.stats.search_s = seconds_since(start_) - solution_.stats.bound_s - solution_.stats.presolve_s;
+    return std::move(solution_);
+  }
+
+  const std::function<void(const Progress&)>& progress_;
+  Solution solution_;
+  std::unique_ptr<Dual> dual_;
+  std::optional<PriceAscent> ascent_;
+  std::optional<Improver> own_;
+  LiveValues live_;
+  Cost bound_ = 0;  // in costs of the first network
+  Cost told_ = kForbidden;
+  Cost shrunk_at_ = kForbidden;
+  bool is_empty_ = false;
+  int num_steps_ = 0;
+  int num_searches_ = 0;
+  Clock::time_point next_search_;
+  std::size_t table_entries_ = 0;
+  std::size_t ascent_work_ = 0;
+};
+
+}  // namespace
+
+Solution solve_anytime(const CostNetwork& network, const AnytimeOptions& options, Comm& comm,
+                       const std::function<void(const Progress&)>& progress) {
+  const int threads = options.search.threads > 0 ? options.search.threads : tbb::info::default_concurrency();
+  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, ix(threads));
+  if (comm.size() > 1) {
+    std::string bytes = comm.rank() == 0 ? pack(network) : std::string();
+    comm.broadcast(bytes);
+    if (comm.rank() != 0) {
+      const CostNetwork received = unpack_network(bytes);
+      Solution solution;
+      solution.status = Follower(received, options, comm).run();
+      return solution;
+    }
+  }
+  return Leader(network, options, comm, progress).run();
+}
+
+}  // namespace autopar::engine

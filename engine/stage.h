@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/core.h"
+#include "engine/presolve.h"
+
+namespace autopar::engine {
+
+/// A network at one stage of a search: what is left after values were fixed away, made smaller by presolve. Each stage
+/// but the first is a part of the one before. Immutable, shared by threads.
+class Stage {
+ public:
+  Stage(const CostNetwork& network, const PresolveSteps& steps);
+  /// The part of `before` that `live` is.
+  Stage(std::shared_ptr<const Stage> before, const LiveValues& live, const PresolveSteps& steps);
+
+  /// Nothing is left that is allowed.
+  bool infeasible() const { return presolve_.infeasible(); }
+  const CostNetwork& network() const { return presolve_.reduced(); }
+  const PresolveCounts& counts() const { return presolve_.counts(); }
+  const Core& core() const { return *core_; }
+  /// A cost in core() plus this is the cost in the first network.
+  Cost constant() const { return constant_; }
+  /// The time of each usage point in the first network.
+  const std::vector<std::int32_t>& times() const { return times_; }
+  std::int64_t num_values() const;
+
+  /// From values in core() to an assignment of the first network.
+  Assignment restore(const Assignment& values) const;
+  /// And back: -1 where a value is gone.
+  Assignment reduce(const Assignment& original) const;
+  /// Prices of the usage points of `before`, an earlier stage, as prices of this one's.
+  std::vector<double> prices_from(const Stage& before, const std::vector<double>& prices) const;
+
+ private:
+  void finish(const std::vector<std::int32_t>* times_before);
+
+  std::shared_ptr<const Stage> before_;
+  Presolve presolve_;
+  Cost constant_ = 0;
+  std::vector<std::int32_t> times_;
+  std::unique_ptr<const Core> core_;
+};
+
+}  // namespace autopar::engine
