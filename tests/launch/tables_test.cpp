@@ -84,7 +84,7 @@ TEST(TablesTest, the_example_gets_its_best_solution) {
 
 TEST(TablesTest, random_tables_get_what_trying_all_finds) {
   int num_infeasible = 0;
-  for (unsigned seed = 0; seed < 60; ++seed) {
+  for (unsigned seed = 0; seed < 24; ++seed) {
     SCOPED_TRACE(seed);
     const Scratch scratch;
     const std::string text = random_problem(seed).dump();
@@ -102,8 +102,8 @@ TEST(TablesTest, random_tables_get_what_trying_all_finds) {
     EXPECT_EQ(json::parse(slurp(scratch.path("p.solution.json")))["cost"], best);
     EXPECT_EQ(run_program("--check" + quoted(path) + quoted(scratch.path("p.solution.json"))).exit_code, 0);
   }
-  EXPECT_GT(num_infeasible, 3);
-  EXPECT_LT(num_infeasible, 50);
+  EXPECT_GT(num_infeasible, 2);
+  EXPECT_LT(num_infeasible, 20);
 }
 
 TEST(TablesTest, the_solution_is_the_same_for_all_numbers_of_ranks) {
@@ -189,6 +189,31 @@ TEST(TablesTest, a_time_limit_ends_in_one_of_its_exit_codes) {
   const Outcome outcome = run_program(quoted(path) + " --time-limit 0.3 -o" + quoted(scratch.path("s.json")));
   EXPECT_THAT(outcome.exit_code, ::testing::AnyOf(3, 5)) << outcome.err;
   EXPECT_EQ(scratch.num_files(), outcome.exit_code == 3 ? 1U : 0U);
+}
+
+TEST(TablesTest, an_exported_model_has_the_optimum_of_its_search) {
+  const std::string tiny = quoted(AUTOPAR_SOURCE_DIR "/examples/tiny/model.json");
+  const auto with_limit = [](const Scratch& scratch, const std::string& bytes) {
+    return " --mesh 2,2 --constraints" +
+           quoted(scratch.put("c.json", R"({"format": "autopar-constraints", "version": 1, "recompute": [],
+               "memory_limit_bytes": )" + bytes +
+                                            "}"));
+  };
+  std::vector<std::int64_t> costs;
+  for (const std::string bytes : {"80000000000", "495000000"}) {
+    const Scratch scratch;
+    const std::string model = tiny + with_limit(scratch, bytes);
+    const std::string plan = scratch.path("plan.json");
+    ASSERT_EQ(run_program(model + " --overlap none -o" + quoted(plan)).exit_code, 0);
+    const Outcome outcome = run_program(model + " --export-problem" + quoted(scratch.path("p.json")));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    ASSERT_EQ(run_program(quoted(scratch.path("p.json"))).exit_code, 0);
+    const json solution = json::parse(slurp(scratch.path("p.solution.json")));
+    costs.push_back(solution["cost"]);
+    EXPECT_EQ(solution["cost"], json::parse(slurp(plan))["result"]["cost_ps"]) << bytes;
+  }
+  EXPECT_LT(costs[0], costs[1]) << "the limit should bind";
 }
 
 TEST(TablesTest, check_and_solution_go_together) {
