@@ -37,8 +37,8 @@ std::string seed_fault(const std::string& text) {
 }
 
 /// Of a model only: a cost table has no mesh, no cluster, and nothing that could overlap.
-constexpr std::array<const char*, 5> kModelOptions = {"--mesh", "--cluster", "--constraints", "--overlap",
-                                                      "--random-plan"};
+constexpr std::array<const char*, 6> kModelOptions = {"--mesh",    "--cluster",        "--constraints",
+                                                      "--overlap", "--export-problem", "--random-plan"};
 
 void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
   app.add_option("model", arguments.model,
@@ -74,6 +74,9 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
       ->type_name("none|model")
       ->transform(
           CLI::CheckedTransformer(std::map<std::string, bool>{{"model", true}, {"none", false}}).description(""));
+  app.add_option("--export-problem", arguments.export_problem,
+                 "write the model's choices as a cost table, and search for nothing")
+      ->type_name("FILE");
   app.add_flag("--reproducible", arguments.reproducible,
                "leave out of the plan what differs between runs (ranks, threads, times)");
   app.add_option("--random-plan", arguments.random_plan,

@@ -19,7 +19,8 @@ struct Arguments {
   std::string cluster;              ///< empty: the model file's
   std::string constraints;          ///< empty: none
   engine::Options engine;
-  bool check = false;  ///< nothing is searched for: `solution` is checked
+  std::string export_problem;  ///< where the model's cost table goes, which is wanted instead of a plan
+  bool check = false;          ///< nothing is searched for: `solution` is checked
   bool reproducible = false;
   bool has_overlap = true;  ///< communication may hide behind compute
   bool quiet = false;

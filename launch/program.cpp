@@ -20,6 +20,7 @@
 #include "launch/advice.h"
 #include "launch/cli.h"
 #include "launch/exit_codes.h"
+#include "launch/export_problem.h"
 #include "launch/infeasible.h"
 #include "launch/progress.h"
 #include "launch/random_plan.h"
@@ -71,6 +72,10 @@ class Rank0 {
     try {
       if (arguments_.check) return {true, check_tables(arguments_)};
       read(io::read_file(arguments_.model));
+      if (!arguments_.export_problem.empty()) {
+        io::write_file(arguments_.output, exported_problem(*task_));
+        return {true, kExitOptimal};
+      }
     } catch (const io::InputError& error) {
       return fail(kExitBadInput, error.what());
     } catch (const costs::NodeError& error) {
@@ -91,14 +96,16 @@ class Rank0 {
   /// A model or a cost table: its content tells.
   void read(const std::string& text) {
     const bool is_table = io::is_problem(text);
-    if (arguments_.output.empty()) {
+    if (!arguments_.export_problem.empty()) {
+      arguments_.output = arguments_.export_problem;
+    } else if (arguments_.output.empty()) {
       arguments_.output = default_output(arguments_.model, is_table ? "solution" : "plan");
     }
     if (is_table) {
       tables_.emplace(read_table_task(arguments_, text));
     } else {
       task_.emplace(read_task(arguments_, text));
-      build_task(*task_);
+      if (arguments_.export_problem.empty()) build_task(*task_);
     }
   }
 

@@ -2,8 +2,11 @@
 
 #include <random>
 
+#include "io/check_solution.h"
+#include "io/json.h"
 #include "io/read_constraints.h"
 #include "io/read_model.h"
+#include "io/read_problem.h"
 #include "tests/io/tiny.h"
 
 // Whatever happens to a file, reading it ends in a graph or an InputError: never in another exception, a crash or (with
@@ -70,6 +73,45 @@ TEST(DamageTest, a_damaged_model_is_read_or_refused) {
     }
   }
   EXPECT_GT(num_refused, 1500);
+}
+
+TEST(DamageTest, a_damaged_cost_table_is_read_or_refused) {
+  const std::string text = testing::slurp(AUTOPAR_SOURCE_DIR "/tests/iopddl/example.json");
+  int num_refused = 0;
+  for (unsigned seed = 0; seed < 20000; ++seed) {
+    std::mt19937 random(seed);
+    const std::string copy = damaged(text, random);
+    try {
+      is_problem(copy);
+      const engine::CostNetwork network = read_problem("p.json", copy).network;
+      engine::evaluate(network, engine::Assignment(network.variables.size(), 0));
+      // What is accepted is JSON also for another parser.
+      JsonDocument("p.json", copy);
+    } catch (const InputError& error) {
+      ++num_refused;
+      EXPECT_EQ(std::string(error.what()).find("p.json: not JSON"), std::string::npos) << "seed " << seed << copy;
+    } catch (const std::exception& error) {
+      FAIL() << "seed " << seed << ": " << error.what() << "\n" << copy;
+    }
+  }
+  EXPECT_GT(num_refused, 5000);
+}
+
+TEST(DamageTest, a_damaged_solution_is_checked_or_refused) {
+  const std::string problem = testing::slurp(AUTOPAR_SOURCE_DIR "/tests/iopddl/example.json");
+  const std::string text = R"({"format": "autopar-solution", "version": 1, "cost": 445, "choices": [0, 0, 2, 1, 0]})";
+  int num_valid = 0;
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    std::mt19937 random(seed);
+    const std::string copy = damaged(text, random);
+    try {
+      num_valid += check_solution("p.json", problem, "s.json", copy).faults.empty() ? 1 : 0;
+    } catch (const InputError&) {
+    } catch (const std::exception& error) {
+      FAIL() << "seed " << seed << ": " << error.what() << "\n" << copy;
+    }
+  }
+  EXPECT_LT(num_valid, 1500);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST_P(BrokenFileTest, is_refused) {
   const Scratch scratch;
   const std::string path = kBroken + GetParam().file;
   std::string arguments = " -o '" + scratch.path("plan.json") + "'";
-  if (GetParam().file.starts_with("model/")) {
+  if (GetParam().file.starts_with("model/") || GetParam().file.starts_with("problem/")) {
     arguments = "'" + path + "'" + arguments;
   } else {
     const bool is_cluster = GetParam().file.starts_with("cluster/");
@@ -113,6 +113,14 @@ const std::vector<Broken> kTable = {
      "nodes[0] (/f/mm).phase: expected one of \"forward\", \"backward\"; found \"sideways\""},
     {"model/unknown_role.json", "inputs[0] (w).role: expected one of \"parameter\""},
     {"model/unknown_version.json", "version: this program reads version 1, found 2"},
+    {"problem/interval_reversed.json", "problem.nodes.intervals[1]: ends at 40, before its start at 70"},
+    {"problem/matrix_length.json", "problem.edges.costs[2]: 3 costs for 2 x 2 strategies of nodes 1 and 3"},
+    {"problem/not_a_number.json", "problem.nodes.costs[2][1]: expected an integer, found NaN"},
+    {"problem/number_too_large.json",
+     "problem.nodes.costs[2][2]: 9223372036854775808 does not fit in a signed 64-bit integer"},
+    {"problem/unknown_node.json", "problem.edges.nodes[2][1]: there is no node 5: the file has 5"},
+    {"problem/usage_negative.json", "problem.nodes.usages[1][1]: -1 is negative"},
+    {"problem/cut_off.json", "line "},
     {"constraints/compiled_is_a_number.json", "compiled: expected true or false"},
     {"constraints/pin_matches_nothing.json", "inputs.y: the pattern matches none of the graph's inputs"},
     {"constraints/pins_contradict.json", "nodes.w: wants S(1) for \"w\" on mesh dim dp, but "},
