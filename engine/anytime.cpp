@@ -118,11 +118,13 @@ class Leader : Member {
          const std::function<void(const Progress&)>& progress)
       : Member(network, options, comm), progress_(progress) {
     solution_.stats.variables = network.num_variables();
+    solution_.stats.presolve = stage_->counts();
     solution_.stats.presolve_s = seconds_since(start_);
   }
 
   Solution run() {
     if (stage_->infeasible()) return finish(Status::kInfeasible);
+    if (settle()) return finish(status());
     solution_.stats.variables_after_presolve = stage_->network().num_variables();
     bound_ = stage_->constant();
     std::optional<ImproverThreads> threads;
@@ -172,7 +174,7 @@ class Leader : Member {
   Status status() const {
     if (closed()) return Status::kOptimal;
     if (best() < kForbidden) return Status::kLimitReached;
-    return is_empty_ ? Status::kInfeasible : Status::kNoSolution;
+    return Status::kNoSolution;
   }
 
   void start_ascent(const std::vector<double>& prices) {
@@ -240,7 +242,7 @@ class Leader : Member {
     return static_cast<double>(count) < kShrinking * static_cast<double>(stage_->num_values());
   }
 
-  /// Returns false if nothing is left: the best is the optimum.
+  /// Returns false if nothing is left to be searched.
   bool shrink() {
     NewsMessage news;
     news.kind = Kind::kStage;
@@ -250,11 +252,16 @@ class Leader : Member {
     go_to_stage(live_);
     shrunk_at_ = kForbidden;
     solution_.stats.values_after_fixing = stage_->infeasible() ? 0 : stage_->num_values();
-    if (stage_->infeasible() || stage_->core().edges().empty()) {
-      raise_bound(kForbidden);
-      return !stage_->infeasible();
-    }
+    if (settle()) return false;
     start_ascent(stage_->prices_from(*before, ascent_->prices()));
+    return true;
+  }
+
+  /// Whether presolve has left nothing to be searched: then the best is the optimum.
+  bool settle() {
+    if (!stage_->infeasible() && stage_->network().num_variables() > 0) return false;
+    if (!stage_->infeasible()) board_.offer(stage_->restore({}));
+    bound_ = best();
     return true;
   }
 
@@ -340,7 +347,6 @@ class Leader : Member {
   Cost bound_ = 0;  // in costs of the first network
   Cost told_ = kForbidden;
   Cost shrunk_at_ = kForbidden;
-  bool is_empty_ = false;
   int num_steps_ = 0;
   int num_searches_ = 0;
   Clock::time_point next_search_;

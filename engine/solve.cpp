@@ -56,6 +56,7 @@ class Solver {
     presolve_.emplace(network_);
     solution_.stats.presolve_s = seconds_since(start_);
     if (presolve_->infeasible()) return finish(Status::kInfeasible);
+    solution_.stats.presolve = presolve_->counts();
     solution_.stats.variables_after_presolve = net().num_variables();
     if (options_.cutoff < kForbidden) best_ = options_.cutoff - presolve_->constant();
     try {

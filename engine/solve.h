@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/cost_network.h"
+#include "engine/presolve.h"
 
 namespace autopar::engine {
 
@@ -47,6 +48,7 @@ struct Stats {
   double presolve_s = 0;
   double bound_s = 0;
   double search_s = 0;
+  PresolveCounts presolve;
   std::int64_t variables = 0;
   std::int64_t variables_after_presolve = 0;
   std::int64_t values_after_fixing = 0;

@@ -40,6 +40,11 @@ std::string seed_fault(const std::string& text) {
 constexpr std::array<const char*, 6> kModelOptions = {"--mesh",    "--cluster",        "--constraints",
                                                       "--overlap", "--export-problem", "--random-plan"};
 
+const std::map<std::string, bool engine::PresolveSteps::*> kPresolveSteps = {
+    {"dominate", &engine::PresolveSteps::dominate}, {"eliminate", &engine::PresolveSteps::eliminate},
+    {"contract", &engine::PresolveSteps::contract}, {"fold", &engine::PresolveSteps::fold},
+    {"usage", &engine::PresolveSteps::usage}};
+
 void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
   app.add_option("model", arguments.model,
                  "model.json as autopar.export writes it, or a cost table (docs/cost-tables.md); .gz or not")
@@ -77,6 +82,17 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
   app.add_option("--export-problem", arguments.export_problem,
                  "write the model's choices as a cost table, and search for nothing")
       ->type_name("FILE");
+  app.add_flag("--deterministic", arguments.is_deterministic,
+               "of a cost table: count work, not time, so that every machine finds the same; on rank 0 alone");
+  app.add_option_function<std::vector<std::string>>(
+         "--skip-presolve",
+         [&arguments](const std::vector<std::string>& steps) {
+           for (const std::string& step : steps) arguments.presolve.*kPresolveSteps.at(step) = false;
+         },
+         "of a cost table: steps not to take, of dominate, eliminate, contract, fold, usage, separated by commas")
+      ->type_name("STEPS")
+      ->delimiter(',')
+      ->check(CLI::IsMember(kPresolveSteps).description(""));
   app.add_flag("--reproducible", arguments.reproducible,
                "leave out of the plan what differs between runs (ranks, threads, times)");
   app.add_option("--random-plan", arguments.random_plan,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "costs/mesh.h"
+#include "engine/presolve.h"
 #include "engine/solve.h"
 
 namespace autopar::launch {
@@ -19,6 +20,8 @@ struct Arguments {
   std::string cluster;              ///< empty: the model file's
   std::string constraints;          ///< empty: none
   engine::Options engine;
+  engine::PresolveSteps presolve;  ///< of a cost table
+  bool is_deterministic = false;   ///< the same solution of a cost table on every machine
   std::string export_problem;  ///< where the model's cost table goes, which is wanted instead of a plan
   bool check = false;          ///< nothing is searched for: `solution` is checked
   bool reproducible = false;

@@ -37,6 +37,7 @@ namespace {
 struct Verdict {
   bool leave = false;
   int exit_code = 0;
+  bool is_table = false;  ///< what is to be searched
 };
 static_assert(std::is_trivially_copyable_v<Verdict>);
 
@@ -87,7 +88,7 @@ class Rank0 {
       for (const std::string& warning : unknown_op_warnings(*task_)) log_->warn("{}", warning);
     }
     progress_.emplace(!arguments_.quiet, task_.has_value());
-    return {};
+    return {false, 0, tables_.has_value()};
   }
 
   Verdict search(engine::Comm& comm) { return task_ ? search_model(comm) : search_tables(comm); }
@@ -110,7 +111,7 @@ class Rank0 {
   }
 
   Verdict search_tables(engine::Comm& comm) {
-    const TableResult result = solve_tables(*tables_, arguments_.engine, comm, *progress_);
+    const TableResult result = solve_tables(*tables_, arguments_, comm, *progress_);
     progress_->clear();
     const engine::Solution& solution = result.solution;
     if (solution.status == engine::Status::kInfeasible) {
@@ -208,17 +209,21 @@ int run_rank_0(int argc, char** argv, engine::Comm& comm) {
   return share(comm, rank0.search(comm)).exit_code;
 }
 
-int run_other_rank(engine::Comm& comm) {
+int run_other_rank(int argc, char** argv, engine::Comm& comm) {
   const Verdict verdict = share(comm, {});
   if (verdict.leave) return verdict.exit_code;
-  partition::help_solve(comm);
+  if (verdict.is_table) {
+    help_solve_tables(parse_command_line(argc, argv).arguments, comm);
+  } else {
+    partition::help_solve(comm);
+  }
   return share(comm, {}).exit_code;
 }
 
 }  // namespace
 
 int run(int argc, char** argv, engine::Comm& comm) {
-  return comm.rank() == 0 ? run_rank_0(argc, argv, comm) : run_other_rank(comm);
+  return comm.rank() == 0 ? run_rank_0(argc, argv, comm) : run_other_rank(argc, argv, comm);
 }
 
 }  // namespace autopar::launch

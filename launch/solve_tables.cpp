@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "engine/anytime.h"
 #include "io/check_solution.h"
 #include "io/file.h"
 #include "io/input_error.h"
@@ -27,6 +28,20 @@ class Timeline {
   std::vector<io::TimelinePoint> points_;
 };
 
+engine::AnytimeOptions options_of(const Arguments& arguments) {
+  return {arguments.engine, arguments.presolve, arguments.is_deterministic};
+}
+
+/// What presolve did, in one line.
+std::string presolve_summary(const engine::Stats& stats) {
+  const engine::PresolveCounts& counts = stats.presolve;
+  return fmt::format(
+      "Presolve {:.2f} s: {} of {} nodes left; removed {} impossible and {} dominated strategies, contracted {} nodes, "
+      "eliminated {}, merged {} edges, folded {}; {} time points left\n",
+      stats.presolve_s, stats.variables_after_presolve, stats.variables, counts.dead_values, counts.dominated_values,
+      counts.contracted, counts.eliminated, counts.merged_edges, counts.folded_edges, counts.time_points);
+}
+
 }  // namespace
 
 TableTask read_table_task(const Arguments& arguments, const std::string& text) {
@@ -43,21 +58,24 @@ TableTask read_table_task(const Arguments& arguments, const std::string& text) {
   return task;
 }
 
-TableResult solve_tables(const TableTask& task, const engine::Options& options, engine::Comm& comm,
+TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm,
                          ProgressLine& progress) {
   const Stopwatch watch;
   Timeline timeline;
-  partition::SharedSolver solver(options, comm, [&](const engine::Progress& now) {
-    timeline.add(now.seconds, now.cost, now.bound);
-    progress.show(now);
-  });
   TableResult result;
-  result.solution = solver.solve(task.problem.network, options);
-  solver.leave();
+  result.solution =
+      engine::solve_anytime(task.problem.network, options_of(arguments), comm, [&](const engine::Progress& now) {
+        timeline.add(now.seconds, now.cost, now.bound);
+        progress.show(now);
+      });
   result.solve_s = watch.seconds();
   timeline.add(result.solve_s, result.solution.cost, result.solution.bound);
   result.timeline = timeline.take();
   return result;
+}
+
+void help_solve_tables(const Arguments& arguments, engine::Comm& comm) {
+  engine::solve_anytime({}, options_of(arguments), comm);
 }
 
 std::string table_summary(const TableTask& task, const TableResult& result, const io::RunInfo& run) {
@@ -73,6 +91,7 @@ std::string table_summary(const TableTask& task, const TableResult& result, cons
     text += fmt::format("Usage   {} of {} at the peak\n", engine::peak_usage(network, solution.assignment),
                         network.usage_limit);
   }
+  text += presolve_summary(solution.stats);
   text += fmt::format("Search  {:.2f} s ({} rank{}, {} thread{} each; reading {:.2f} s)\n", run.solve_s, run.ranks,
                       run.ranks == 1 ? "" : "s", run.threads, run.threads == 1 ? "" : "s", run.read_s);
   return text;

@@ -8,7 +8,6 @@
 #include "io/write_solution.h"
 #include "launch/cli.h"
 #include "launch/progress.h"
-#include "partition/shared_solver.h"
 
 namespace autopar::launch {
 
@@ -28,9 +27,11 @@ struct TableResult {
   double solve_s = 0;
 };
 
-/// Searches on all ranks; the others are in partition::help_solve().
-TableResult solve_tables(const TableTask& task, const engine::Options& options, engine::Comm& comm,
-                         ProgressLine& progress);
+/// Searches on all ranks; the others are in help_solve_tables().
+TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm, ProgressLine& progress);
+
+/// What the other ranks do meanwhile.
+void help_solve_tables(const Arguments& arguments, engine::Comm& comm);
 
 /// The solution as a person reads it.
 std::string table_summary(const TableTask& task, const TableResult& result, const io::RunInfo& run);
