@@ -130,6 +130,26 @@ def shapes_of(nodes: Sequence[fx.Node], key: str) -> list[list[int]]:
 
 
 WITHOUT_OVERLAP = ("--overlap", "none")
+# Data parallel, with all weights cut.
+CUT_WEIGHTS = {
+    "parameters": {"*.weight": {"0": "S(0)"}},
+    "inputs": {"*": {"0": "S(0)"}},
+    "nodes": {"*/f/*mm": {"0": "S(0)"}},
+    "recompute": [],
+}
+
+
+def check_gathered_weights_are_kept_where_memory_allows_it(rank: int, folder: Path) -> None:
+    mesh = mesh_of(dp=dist.get_world_size())
+    kept = []
+    for share in (None, 0.8):
+        plan, step = holds_what_it_should(
+            folder, "mlp", mesh, *WITHOUT_OVERLAP, share=share, constraints=CUT_WEIGHTS
+        )
+        runs_and_keeps_what_the_plan_says(plan, step)
+        kept.append([entry.value for entry in plan.redistributions if entry.is_saved and entry.uses])
+    assert len(kept[1]) < len(kept[0])
+    assert any(value.endswith(".weight") for value in kept[0])
 
 
 def check_best_plans_without_overlap(rank: int, folder: Path) -> None:
@@ -166,5 +186,5 @@ def check_plans_within_limits(rank: int, folder: Path) -> None:
         plan, step = holds_what_it_should(
             folder, family, mesh, share=share, constraints=constraints, tolerance=MOST_APART
         )
-        assert plan.recompute or any(entry.is_saved for entry in plan.redistributions)
+        assert plan.recompute or any(entry.is_saved and not entry.uses for entry in plan.redistributions)
         runs_and_keeps_what_the_plan_says(plan, step)
