@@ -278,12 +278,13 @@ class Builder {
         const std::set<costs::Placements> given = joined({given_list(uses.value)});
         std::set<costs::Placements> states = joined(forward);
         states.merge(joined(backward));
+        states.insert(costs::Placements{});  // every tensor can be whole
         PlacementList list(given.begin(), given.end());
         for (const costs::Placements& placements : states) {
           if (is_finished(placements, {}) && placements != not_there()) list.push_back(kept(placements));
         }
         std::sort(list.begin(), list.end());
-        entry->second = has_kept(list) ? lists_.add(std::move(list)) : -1;
+        entry->second = lists_.add(std::move(list));
       }
       kept_[i].list = entry->second;
     }
@@ -425,10 +426,9 @@ class Builder {
       const PhaseUses& uses = impl_->uses[ix(link.first)];
       const costs::TensorMeta& tensor = graph_.meta(uses.value);
       const bool is_forward = uses.phase == Phase::kForward;
-      const auto [entry, is_new] =
-          known.try_emplace({from, to, row_kinds(moved), &redistributor_.table(tensor), costs::is_row_major(tensor),
-                             moved.frees_source, is_forward},
-                            PairVariable{});
+      const auto [entry, is_new] = known.try_emplace({from, to, row_kinds(moved), &redistributor_.table(tensor),
+                                                      costs::is_row_major(tensor), moved.frees_source, is_forward},
+                                                     PairVariable{});
       if (is_new) entry->second = make_pair(tensor, from, to, moved, is_forward);
       PairVariable pair = entry->second;
       if (pair.domain < 0) continue;

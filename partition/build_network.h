@@ -16,8 +16,8 @@ namespace autopar::partition {
 ///
 /// Variables: one per node (graph inputs included), whose values are the node's strategies and cost its compute time;
 /// one *copy* per value and phase (forward, backward) with several readers there; one *kept* per value that is there
-/// from the start (a parameter, or a cast of it) and read in both phases; one per graph output that is not a gradient or
-/// mutation.
+/// from the start (a parameter, or a cast of it) and read in both phases; one per graph output that is not a gradient
+/// or mutation.
 ///
 /// Edges: redistribution times between the placements at their ends. A value with one reader in a phase has an edge
 /// producer -> reader. One with several has an edge producer -> copy, and an edge copy -> reader for each: the copy's
@@ -27,9 +27,9 @@ namespace autopar::partition {
 ///
 /// A value read in both phases is redistributed in each from what the producer gave, or what is saved of that. A kept
 /// variable stands between producer and phases: its states are what the producer gives, and, marked (kept() in
-/// choices.h), what one redistribution makes of that in the forward for both. So a gathered parameter is freed behind the
-/// forward and gathered again (FSDP with resharding after forward), or kept for the backward (without; ZeRO-2). Limit:
-/// what the forward makes of a kept tensor is waited for, as it was not there before.
+/// choices.h), what one redistribution makes of that in the forward for both. So a gathered parameter is freed behind
+/// the forward and gathered again (FSDP with resharding after forward), or kept for the backward (without; ZeRO-2).
+/// Limit: what the forward makes of a kept tensor is waited for, as it was not there before.
 ///
 /// A gradient goes to its parameter's placement, a mutation to its buffer's: both end at that graph input's variable,
 /// so that parameter, gradient and optimizer state share placements. The loss and other outputs are handed out in any

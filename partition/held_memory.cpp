@@ -95,8 +95,8 @@ class Sizes {
     if (entry == plan_.redistributions.end()) return 0;
     // What the forward makes of a kept tensor has no flight.
     const bool is_at_once = holding.kind != Holding::Kind::kKept &&
-                            uses_[ix(holding.uses)].phase == costs::Phase::kForward && kept(holding) != given(holding) &&
-                            source(holding) == kept(holding);
+                            uses_[ix(holding.uses)].phase == costs::Phase::kForward &&
+                            kept(holding) != given(holding) && source(holding) == kept(holding);
     return costs::making_bytes(tensor, entry->steps, problem_.mesh, holding.frees_source,
                                is_at_once ? costs::Making::kAtOnce : *holding.making);
   }

@@ -62,7 +62,9 @@ std::vector<char> given_nodes(const Graph& graph) {
   std::vector<char> is_given(graph.nodes.size(), 0);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    const auto given = [&](const costs::ValueRef& input) { return is_given[static_cast<std::size_t>(input.node)] != 0; };
+    const auto given = [&](const costs::ValueRef& input) {
+      return is_given[static_cast<std::size_t>(input.node)] != 0;
+    };
     is_given[i] = node.role == Role::kNone
                       ? costs::is_cast_or_view(node.op) && std::all_of(node.inputs.begin(), node.inputs.end(), given)
                       : node.role != Role::kTangent;

@@ -26,8 +26,8 @@ std::vector<PhaseUses> collect_uses(const costs::Graph& graph);
 std::vector<char> given_nodes(const costs::Graph& graph);
 
 /// Per entry of `uses`, which is collect_uses(graph), whether one redistribution may serve both phases: of values that
-/// are there from the start and that nodes, and nothing else, read in the forward and in the backward. Entries for which
-/// it may stand in pairs: the forward's, then the backward's.
+/// are there from the start and that nodes, and nothing else, read in the forward and in the backward. Entries for
+/// which it may stand in pairs: the forward's, then the backward's.
 std::vector<char> may_be_kept(const costs::Graph& graph, const std::vector<PhaseUses>& uses);
 
 /// A value's entries in collect_uses(): of its readers in each phase; -1: none.

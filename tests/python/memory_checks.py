@@ -12,7 +12,7 @@ from typing import Any
 import autopar
 import torch
 import torch.distributed as dist
-from apply_checks import make_plan, mesh_of
+from apply_checks import make_plan, mesh_of, trains_alike
 from autopar.again import AGAIN
 from autopar.parallel import Step
 from memory_curve import Measured, Reading, ideal, key_of, measure, placed_batch, results_of
@@ -143,10 +143,9 @@ def check_gathered_weights_are_kept_where_memory_allows_it(rank: int, folder: Pa
     mesh = mesh_of(dp=dist.get_world_size())
     kept = []
     for share in (None, 0.8):
-        plan, step = holds_what_it_should(
-            folder, "mlp", mesh, *WITHOUT_OVERLAP, share=share, constraints=CUT_WEIGHTS
-        )
+        plan, step = holds_what_it_should(folder, "mlp", mesh, *WITHOUT_OVERLAP, share=share, constraints=CUT_WEIGHTS)
         runs_and_keeps_what_the_plan_says(plan, step)
+        trains_alike(plan, mesh, make("mlp", "float32"))
         kept.append([entry.value for entry in plan.redistributions if entry.is_saved and entry.uses])
     assert len(kept[1]) < len(kept[0])
     assert any(value.endswith(".weight") for value in kept[0])
