@@ -277,12 +277,9 @@ class PlanReader {
     for (const JsonValue& step : value.at("steps").items()) entry.steps.push_back(read_step(step, entry.start >= 0));
     for (const JsonValue& use : value.at("uses").items()) entry.uses.push_back(read_use(use, entry));
     entry.source = find_source(value.at("from"), entry);
-    if (entry.is_saved) {
-      saved_as_[entry.value] = canonical(entry.to);
-    } else {
-      made_by_.emplace(std::tuple(entry.value, entry.phase, canonical(entry.to)),
-                       static_cast<std::int32_t>(plan_.redistributions.size()));
-    }
+    if (entry.is_saved) saved_as_[entry.value] = canonical(entry.to);
+    made_by_.emplace(std::tuple(entry.value, entry.phase, canonical(entry.to)),
+                     static_cast<std::int32_t>(plan_.redistributions.size()));
     plan_.redistributions.push_back(std::move(entry));
   }
 
@@ -296,7 +293,6 @@ class PlanReader {
       if (const auto finish = value.find("finish")) finish->fail("stands without \"start\"; expected both or none");
       return;
     }
-    if (entry.is_saved) start->fail("what is saved runs behind the value's last use; expected no \"start\"");
     const auto read_turn = [&](const JsonValue& key) {
       const std::int32_t node = read_op_key(key);
       if (plan_.nodes[ix(node)].phase != entry.phase) key.fail("runs in another phase than this redistribution");

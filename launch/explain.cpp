@@ -213,17 +213,21 @@ class Explainer {
       return;
     }
     std::int64_t gathered = 0;
+    std::int64_t kept = 0;
     std::set<std::int32_t> seen;
     for (const partition::Redistribution& move : plan_.redistributions) {
       const std::int32_t weight = weight_of(move.value);
       if (weight < 0 || !has_step(move, Kind::kAllGather)) continue;
-      if (seen.insert(weight).second) gathered += node(weight).outputs[0]->bytes();
+      const std::int64_t bytes = node(weight).outputs[0]->bytes();
+      if (seen.insert(weight).second) gathered += bytes;
+      if (move.is_saved) kept += bytes;
     }
     const auto percent = [&](std::int64_t bytes) {
       return 100.0 * static_cast<double>(bytes) / static_cast<double>(total);
     };
     std::string text = fmt::format("parameters sharded at rest ({:.3g}% of bytes)", percent(cut));
     if (gathered > 0) text += fmt::format(", gathered before use ({:.3g}%)", percent(gathered));
+    if (kept > 0) text += fmt::format(", kept for the backward ({:.3g}%)", percent(kept));
     sentences_.push_back(std::move(text));
   }
 

@@ -108,6 +108,7 @@ class Builder {
     make_templates();
     choose_output_states();
     choose_copy_states();
+    choose_kept_states();
     choose_saved_states();
     make_pairs();
     number_variables();
@@ -233,7 +234,7 @@ class Builder {
 
   /// The lists of what a value is given as and of what its readers in a phase want.
   std::vector<std::int32_t> lists_around(const PhaseUses& uses) const {
-    std::vector<std::int32_t> lists = {node_template(uses.value.node).outputs[ix(uses.value.output)].list};
+    std::vector<std::int32_t> lists = {given_list(uses.value)};
     for (const Redistribution::Use& use : uses.uses) lists.push_back(wanted_list(use));
     std::sort(lists.begin(), lists.end());
     lists.erase(std::unique(lists.begin(), lists.end()), lists.end());
@@ -260,6 +261,44 @@ class Builder {
       }
       copy.list = entry->second;
     }
+  }
+
+  /// A value that both phases may share has a choice: as the producer gives it, or made once and kept.
+  void choose_kept_states() {
+    kept_.resize(impl_->uses.size());
+    const std::vector<char> may = may_be_kept(graph_, impl_->uses);
+    std::map<std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>>, std::int32_t> known;
+    for (std::size_t i = 0; i + 1 < may.size(); ++i) {
+      const PhaseUses& uses = impl_->uses[i];
+      if (may[i] == 0 || uses.phase != Phase::kForward) continue;
+      const std::vector<std::int32_t> forward = lists_around(uses);
+      const std::vector<std::int32_t> backward = lists_around(impl_->uses[i + 1]);
+      const auto [entry, is_new] = known.try_emplace({forward, backward}, -1);
+      if (is_new) {
+        const std::set<costs::Placements> given = joined({given_list(uses.value)});
+        std::set<costs::Placements> states = joined(forward);
+        states.merge(joined(backward));
+        states.insert(costs::Placements{});  // every tensor can be whole
+        PlacementList list(given.begin(), given.end());
+        for (const costs::Placements& placements : states) {
+          if (is_finished(placements, {}) && placements != not_there()) list.push_back(kept(placements));
+        }
+        std::sort(list.begin(), list.end());
+        entry->second = lists_.add(std::move(list));
+      }
+      kept_[i].list = entry->second;
+    }
+  }
+
+  /// What an entry of uses starts from: its value as it is given, or kept. Without a list: the former.
+  const PlacementVariable& kept_for(std::size_t uses) const {
+    const bool is_behind_forward = impl_->uses[uses].phase == Phase::kBackward && uses > 0 &&
+                                   impl_->uses[uses - 1].value == impl_->uses[uses].value;
+    return kept_[is_behind_forward ? uses - 1 : uses];
+  }
+
+  std::int32_t given_list(costs::ValueRef value) const {
+    return node_template(value.node).outputs[ix(value.output)].list;
   }
 
   // ---- what is saved for the backward ----
@@ -377,18 +416,20 @@ class Builder {
   // ---- links that take memory ----
 
   void make_pairs() {
-    std::map<std::tuple<std::int32_t, std::int32_t, RowKinds, const costs::RedistributeTable*, bool, bool>,
+    std::map<std::tuple<std::int32_t, std::int32_t, RowKinds, const costs::RedistributeTable*, bool, bool, bool>,
              PairVariable>
         known;
     for (const auto& [link, moved] : usage_.moved) {
       const auto [from, to] = lists_of(link);
       // A bound is needed of what is optional, not a plan: what its redistributions take is left out.
       if (may_be_missing(from) || may_be_missing(to)) continue;
-      const costs::TensorMeta& tensor = graph_.meta(impl_->uses[ix(link.first)].value);
-      const auto [entry, is_new] = known.try_emplace(
-          {from, to, row_kinds(moved), &redistributor_.table(tensor), costs::is_row_major(tensor), moved.frees_source},
-          PairVariable{});
-      if (is_new) entry->second = make_pair(tensor, from, to, moved);
+      const PhaseUses& uses = impl_->uses[ix(link.first)];
+      const costs::TensorMeta& tensor = graph_.meta(uses.value);
+      const bool is_forward = uses.phase == Phase::kForward;
+      const auto [entry, is_new] = known.try_emplace({from, to, row_kinds(moved), &redistributor_.table(tensor),
+                                                      costs::is_row_major(tensor), moved.frees_source, is_forward},
+                                                     PairVariable{});
+      if (is_new) entry->second = make_pair(tensor, from, to, moved, is_forward);
       PairVariable pair = entry->second;
       if (pair.domain < 0) continue;
       pair.spans = moved.tensor;
@@ -415,17 +456,20 @@ class Builder {
   std::pair<std::int32_t, std::int32_t> lists_of(const PointUsage::Link& link) const {
     const auto& [group, use] = link;
     const PhaseUses& uses = impl_->uses[ix(group)];
-    const std::int32_t given = node_template(uses.value.node).outputs[ix(uses.value.output)].list;
+    const std::int32_t given = given_list(uses.value);
+    if (use == PointUsage::kKept) return {given, kept_[ix(group)].list};
+    const std::int32_t kept = kept_for(ix(group)).list >= 0 ? kept_for(ix(group)).list : given;
     const SavedVariable& saved = saved_[ix(group)];
-    if (use == PointUsage::kSaved) return {given, saved.kept.list};
-    const std::int32_t kept = saved.domain >= 0 ? saved.read.list : given;
-    if (use == PointUsage::kCopy) return {kept, copies_[ix(group)].list};
-    return {copies_[ix(group)].list >= 0 ? copies_[ix(group)].list : kept, wanted_list(uses.uses[ix(use)])};
+    if (use == PointUsage::kSaved) return {kept, saved.kept.list};
+    const std::int32_t there = saved.domain >= 0 ? saved.read.list : kept;
+    if (use == PointUsage::kCopy) return {there, copies_[ix(group)].list};
+    return {copies_[ix(group)].list >= 0 ? copies_[ix(group)].list : there, wanted_list(uses.uses[ix(use)])};
   }
 
-  /// Without a domain if no redistribution between the lists takes memory.
+  /// Without a domain if no redistribution between the lists takes memory. What the forward makes of a kept tensor has
+  /// no flight, whatever the link says.
   PairVariable make_pair(const costs::TensorMeta& tensor, std::int32_t from, std::int32_t to,
-                         const PointUsage::Moved& moved) {
+                         const PointUsage::Moved& moved, bool is_forward) {
     const costs::RedistributeTable& table = redistributor_.table(tensor);
     engine::Domain domain;
     const RowKinds kinds = row_kinds(moved);
@@ -433,22 +477,27 @@ class Builder {
     engine::Projection row;
     engine::Projection col;
     bool takes_memory = false;
+    const bool to_kept_or_given = has_kept(lists_[to]);
     for (std::size_t a = 0; a < lists_[from].size(); ++a) {
       for (std::size_t b = 0; b < lists_[to].size(); ++b) {
-        const int source = table.index_of(lists_[from][a]);
-        const int target = table.index_of(lists_[to][b]);
-        const bool is_moved = lists_[from][a] != lists_[to][b];
-        if (is_moved && !table.reaches(source, target)) continue;
+        const costs::Placements placements = unmarked(lists_[to][b]);
+        const int source = table.index_of(unmarked(lists_[from][a]));
+        const int target = table.index_of(placements);
+        const Way found = way(lists_[from][a], lists_[to][b], to_kept_or_given, table.reaches(source, target));
+        if (found == Way::kNone) continue;
+        const bool is_moved = found == Way::kMoved;
+        const bool is_at_once = is_forward && is_kept(lists_[from][a]);
         domain.costs.push_back(is_moved ? table.time_ps(source, target) : 0);
         row.push_back(static_cast<std::int32_t>(a));
         col.push_back(static_cast<std::int32_t>(b));
-        const std::int64_t bytes = is_moved ? costs::local_bytes(tensor, lists_[to][b], problem_.mesh) : 0;
+        const std::int64_t bytes = is_moved ? costs::local_bytes(tensor, placements, problem_.mesh) : 0;
         const std::vector<costs::RedistributeStep> steps = is_moved && kinds.size() > moved.tensor.size()
                                                                ? table.path(source, target)
                                                                : std::vector<costs::RedistributeStep>{};
         for (std::size_t s = 0; s < kinds.size(); ++s) {
+          const costs::Making making = is_at_once ? costs::Making::kAtOnce : kinds[s].value_or(costs::Making::kAtOnce);
           domain.usage[s].push_back(
-              kinds[s] ? costs::making_bytes(tensor, steps, problem_.mesh, moved.frees_source, *kinds[s]) : bytes);
+              kinds[s] ? costs::making_bytes(tensor, steps, problem_.mesh, moved.frees_source, making) : bytes);
           takes_memory |= domain.usage[s].back() > 0;
         }
       }
@@ -500,6 +549,7 @@ class Builder {
       add(value.node, ++rank, list_domain(own.list, graph_.meta(value), spans.size()), own.variable, spans);
     };
     for (std::size_t i = 0; i < copies_.size(); ++i) {
+      add_placements(kept_[i], impl_->uses[i].value, usage_.kept[i]);
       SavedVariable& saved = saved_[i];
       if (saved.domain >= 0) add(impl_->uses[i].value.node, ++rank, saved.domain, saved.variable, saved.spans);
       add_placements(copies_[i], impl_->uses[i].value, usage_.copies[i]);
@@ -542,7 +592,8 @@ class Builder {
       domain.costs.resize(lists_[list].size());
       std::vector<std::int64_t> bytes;
       for (const costs::Placements& placements : lists_[list]) {
-        bytes.push_back(placements == not_there() ? 0 : costs::local_bytes(tensor, placements, problem_.mesh));
+        bytes.push_back(placements == not_there() ? 0
+                                                  : costs::local_bytes(tensor, unmarked(placements), problem_.mesh));
       }
       domain.usage.assign(num_spans, bytes);
       domain.levels = placement_levels(lists_[list], problem_.mesh.rank());
@@ -577,6 +628,8 @@ class Builder {
     for (std::size_t i = 0; i < impl_->uses.size(); ++i) {
       const PhaseUses& uses = impl_->uses[i];
       EdgeEnd source = producer_end(uses.value);
+      if (kept_[i].list >= 0) add_link(i, PointUsage::kKept, source, end_of(kept_[i]));
+      if (kept_for(i).list >= 0) source = end_of(kept_for(i));
       if (saved_[i].domain >= 0) source = add_saved(i, source);
       if (copies_[i].list >= 0) {
         const EdgeEnd copy = end_of(copies_[i]);
@@ -590,10 +643,10 @@ class Builder {
   }
 
   /// Links what is saved to what it may come from; returns what the backward reads.
-  EdgeEnd add_saved(std::size_t uses, const EdgeEnd& producer) {
+  EdgeEnd add_saved(std::size_t uses, const EdgeEnd& given) {
     SavedVariable& saved = saved_[uses];
     for (EdgeEnd* end : {&saved.kept, &saved.again, &saved.read}) end->variable = saved.variable;
-    add_link(uses, PointUsage::kSaved, producer, saved.kept);
+    add_link(uses, PointUsage::kSaved, given, saved.kept);
     const costs::ValueRef value = impl_->uses[uses].value;
     const std::int32_t again = again_of(value.node);
     if (again >= 0) {
@@ -698,6 +751,7 @@ class Builder {
   std::vector<std::size_t> template_of_;    // per node
   std::vector<PlacementVariable> outputs_;  // per graph output
   std::vector<PlacementVariable> copies_;   // per entry of uses
+  std::vector<PlacementVariable> kept_;     // per entry of uses, of the forward's
   std::vector<SavedVariable> saved_;        // per entry of uses
   std::map<PointUsage::Link, PairVariable> pairs_;
   std::vector<engine::Edge> pair_edges_;  // with the number of states in place of the table

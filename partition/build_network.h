@@ -15,16 +15,21 @@ namespace autopar::partition {
 /// The cost network of a model (costs in ps) and what its variables stand for.
 ///
 /// Variables: one per node (graph inputs included), whose values are the node's strategies and cost its compute time;
-/// one *copy* per value and phase (forward, backward) with several readers there; one per graph output that is not a
-/// gradient or mutation.
+/// one *copy* per value and phase (forward, backward) with several readers there; one *kept* per value that is there
+/// from the start (a parameter, or a cast of it) and read in both phases; one per graph output that is not a gradient
+/// or mutation.
 ///
 /// Edges: redistribution times between the placements at their ends. A value with one reader in a phase has an edge
 /// producer -> reader. One with several has an edge producer -> copy, and an edge copy -> reader for each: the copy's
 /// state is a placement that the producer gives or a reader wants, made once; all readers read the copy, so those that
 /// want its placement share one redistribution, and the others go on from it. Limits of this: what two readers make of
-/// the copy is priced for each, also if it is the same; and a copy lives within one phase. A value read in both phases
-/// is redistributed in each from what the producer gave, or what is saved of that: a gathered parameter is not kept for
-/// the backward, as in FSDP with resharding after forward.
+/// the copy is priced for each, also if it is the same; and a copy lives within one phase.
+///
+/// A value read in both phases is redistributed in each from what the producer gave, or what is saved of that. A kept
+/// variable stands between producer and phases: its states are what the producer gives, and, marked (kept() in
+/// choices.h), what one redistribution makes of that in the forward for both. So a gathered parameter is freed behind
+/// the forward and gathered again (FSDP with resharding after forward), or kept for the backward (without; ZeRO-2).
+/// Limit: what the forward makes of a kept tensor is waited for, as it was not there before.
 ///
 /// A gradient goes to its parameter's placement, a mutation to its buffer's: both end at that graph input's variable,
 /// so that parameter, gradient and optimizer state share placements. The loss and other outputs are handed out in any

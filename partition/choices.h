@@ -25,6 +25,21 @@ inline costs::Placements not_there() {
   return placements;
 }
 
+/// Marks a state of a value that both phases read (may_be_kept() in uses.h): the tensor is made in the forward, and
+/// kept for the backward. Without the mark each phase starts from what the producer gave. What has a sum pending is not
+/// kept.
+inline constexpr std::uint8_t kKeptMark = 128;  // above the codes of all placements
+inline costs::Placements kept(costs::Placements placements) {
+  placements[0] = costs::Placement::from_code(static_cast<std::uint8_t>(placements[0].code() + kKeptMark));
+  return placements;
+}
+inline bool is_kept(const costs::Placements& state) { return state[0].code() >= kKeptMark; }
+/// The placements of a state.
+inline costs::Placements unmarked(costs::Placements state) {
+  if (is_kept(state)) state[0] = costs::Placement::from_code(static_cast<std::uint8_t>(state[0].code() - kKeptMark));
+  return state;
+}
+
 /// One tensor of a node, seen over all its strategies.
 struct Port {
   PlacementList placements;

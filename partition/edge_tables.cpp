@@ -2,6 +2,7 @@
 
 #include <tbb/parallel_for.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "engine/index.h"
@@ -23,25 +24,32 @@ std::int32_t EdgeTables::ask(const costs::TensorMeta& tensor, std::int32_t from,
   return handle->second;
 }
 
-// A placement that the redistributor does not know (a rare Partial) can only stay as it is.
+// A placement that the redistributor does not know (a rare Partial) can only stay as it is. Nothing can be made of what
+// is not there, but it costs nothing not to make something.
+Way way(const costs::Placements& from, const costs::Placements& to, bool to_kept_or_given, bool reaches) {
+  const bool is_same = unmarked(from) == unmarked(to);
+  if (to_kept_or_given && is_same == is_kept(to)) return Way::kNone;
+  if (is_same || to == not_there()) return Way::kAsItIs;
+  return reaches ? Way::kMoved : Way::kNone;
+}
+
+bool has_kept(const PlacementList& list) { return std::any_of(list.begin(), list.end(), is_kept); }
+
 engine::Table EdgeTables::make_table(const Key& key) const {
   const costs::RedistributeTable& times = redistributor_.table(*tensors_[ix(key.tensor)]);
   const PlacementList& from = lists_[key.from];
   const PlacementList& to = lists_[key.to];
+  const bool to_kept_or_given = has_kept(to);
   std::vector<int> to_state;
-  for (const costs::Placements& placements : to) to_state.push_back(times.index_of(placements));
+  for (const costs::Placements& placements : to) to_state.push_back(times.index_of(unmarked(placements)));
   engine::Table table{static_cast<std::int32_t>(from.size()), static_cast<std::int32_t>(to.size()), {}};
   table.costs.reserve(from.size() * to.size());
   for (const costs::Placements& placements : from) {
-    const int from_state = times.index_of(placements);
+    const int from_state = times.index_of(unmarked(placements));
     for (std::size_t i = 0; i < to.size(); ++i) {
-      engine::Cost cost = engine::kForbidden;
-      // Nothing can be made of what is not there, but it costs nothing not to make something.
-      if (placements == to[i] || to[i] == not_there()) {
-        cost = 0;
-      } else if (times.reaches(from_state, to_state[i])) {
-        cost = times.time_ps(from_state, to_state[i]);
-      }
+      const Way found = way(placements, to[i], to_kept_or_given, times.reaches(from_state, to_state[i]));
+      engine::Cost cost = found == Way::kAsItIs ? 0 : engine::kForbidden;
+      if (found == Way::kMoved) cost = times.time_ps(from_state, to_state[i]);
       table.costs.push_back(cost);
     }
   }

@@ -27,6 +27,14 @@ struct HashPlacementList {
 /// Placement lists by index, equal lists having equal indices.
 using PlacementLists = Interner<PlacementList, HashPlacementList>;
 
+/// How a tensor gets from one state of a list to one of another.
+enum class Way : std::uint8_t { kNone, kAsItIs, kMoved };
+/// `to_kept_or_given`: the other list says whether the tensor is kept, so it has it moved and marked, or as it is.
+/// `reaches`: there is a redistribution between the placements.
+Way way(const costs::Placements& from, const costs::Placements& to, bool to_kept_or_given, bool reaches);
+/// Whether a list has states that are kept.
+bool has_kept(const PlacementList& list);
+
 /// Cost 0 for equal states, forbidden else.
 engine::Table equality_table(std::int32_t num_states);
 

@@ -43,17 +43,26 @@ class Sizes {
     return plan_.nodes[ix(holding.value.node)].outputs[ix(holding.value.output)];
   }
 
+  /// What both phases start from.
   const Placements& kept(const Holding& holding) const {
+    const auto& kept = plan_.kept[ix(holding.uses)];
+    return kept ? *kept : given(holding);
+  }
+
+  /// What the phase starts from.
+  const Placements& there(const Holding& holding) const {
     const auto& saved = plan_.saved[ix(holding.uses)];
-    return saved ? *saved : given(holding);
+    return saved ? *saved : kept(holding);
   }
 
   const Placements& placements(const Holding& holding) const {
     switch (holding.kind) {
       case Holding::Kind::kValue:
         return given(holding);
-      case Holding::Kind::kSaved:
+      case Holding::Kind::kKept:
         return kept(holding);
+      case Holding::Kind::kSaved:
+        return there(holding);
       case Holding::Kind::kCopy:
         return plan_.copies[ix(holding.uses)];
       case Holding::Kind::kRead:
@@ -66,9 +75,10 @@ class Sizes {
 
   /// The placements of the tensor that this one is made from.
   const Placements& source(const Holding& holding) const {
-    if (holding.kind == Holding::Kind::kSaved) return given(holding);
-    if (holding.kind == Holding::Kind::kCopy) return kept(holding);
-    return uses_[ix(holding.uses)].uses.size() > 1 ? plan_.copies[ix(holding.uses)] : kept(holding);
+    if (holding.kind == Holding::Kind::kKept) return given(holding);
+    if (holding.kind == Holding::Kind::kSaved) return kept(holding);
+    if (holding.kind == Holding::Kind::kCopy) return there(holding);
+    return uses_[ix(holding.uses)].uses.size() > 1 ? plan_.copies[ix(holding.uses)] : there(holding);
   }
 
   std::int64_t making(const Holding& holding, const costs::TensorMeta& tensor) const {
@@ -82,9 +92,13 @@ class Sizes {
                            return std::pair(one.value.node, one.value.output) < std::pair(value.node, value.output);
                          });
     const auto entry = std::find_if(found, plan_.redistributions.end(), is_this);
-    return entry == plan_.redistributions.end()
-               ? 0
-               : costs::making_bytes(tensor, entry->steps, problem_.mesh, holding.frees_source, *holding.making);
+    if (entry == plan_.redistributions.end()) return 0;
+    // What the forward makes of a kept tensor has no flight.
+    const bool is_at_once = holding.kind != Holding::Kind::kKept &&
+                            uses_[ix(holding.uses)].phase == costs::Phase::kForward &&
+                            kept(holding) != given(holding) && source(holding) == kept(holding);
+    return costs::making_bytes(tensor, entry->steps, problem_.mesh, holding.frees_source,
+                               is_at_once ? costs::Making::kAtOnce : *holding.making);
   }
 
   const Problem& problem_;

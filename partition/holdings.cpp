@@ -95,7 +95,12 @@ class Tree {
  public:
   Tree(const Times& times, const std::vector<PhaseUses>& uses, const std::vector<char>& is_saved,
        const UsesOfValues& groups, bool may_be_missing)
-      : times_(times), uses_(uses), is_saved_(is_saved), groups_(groups), may_be_missing_(may_be_missing) {}
+      : times_(times),
+        uses_(uses),
+        is_saved_(is_saved),
+        may_be_kept_(may_be_kept(times.graph(), uses)),
+        groups_(groups),
+        may_be_missing_(may_be_missing) {}
 
   void collect(ValueRef root, std::vector<Holding>& out) {
     tensors_.clear();
@@ -135,6 +140,7 @@ class Tree {
     std::int32_t made = 0;
     std::int32_t last = 0;                    ///< when it is needed for itself, or others are made from it
     std::optional<engine::Span> flight = {};  ///< of the redistribution that makes it
+    std::int32_t read = 0;                    ///< when it is made, if that has no flight
     bool has_its_size = true;  ///< false: a view of part of what is stored, so what is made from it may be smaller
     std::vector<std::size_t> made_from_it = {};
     std::int64_t from = -1;     ///< the tensor that it is made from
@@ -155,13 +161,16 @@ class Tree {
     const std::int32_t finish = std::max(tensor.flight->end, made);
     add(costs::Making::kStart, made, made + 1);
     add(costs::Making::kFlight, made + 1, finish);
-    add(costs::Making::kFinish, finish, finish + 1);
+    // What is made of a kept tensor of the forward has no flight, but the same usage.
+    add(costs::Making::kFinish, finish, std::max(finish, tensor.read) + 1);
   }
 
   /// In flight from `made` on, a tensor is needed until it has come; what is made from it may stand before it.
   void fly(Tensor& tensor) const {
     tensor.flight = times_.flight(tensor.uses);
     if (!tensor.flight) return;
+    const bool is_behind_kept = tensor.kind != Holding::Kind::kKept && may_be_kept_[ix(tensor.uses)] != 0;
+    if (is_behind_kept && uses_[ix(tensor.uses)].phase == Phase::kForward) tensor.read = tensor.made;
     tensor.made = tensor.flight->start;
     tensor.last = std::max(tensor.last, tensor.flight->end);
   }
@@ -179,6 +188,13 @@ class Tree {
   void add_readers(std::size_t tensor, ValueRef value) {
     const auto found = groups_.find({value.node, value.output});
     if (found == groups_.end()) return;
+    const std::int32_t forward = found->second.forward;
+    if (forward >= 0 && may_be_kept_[ix(forward)] != 0) {
+      const std::int32_t first = first_read(times_, uses_[ix(forward)]);
+      Tensor kept{Holding::Kind::kKept, value, forward, -1, first, first};
+      fly(kept);
+      tensor = add(std::move(kept), static_cast<std::int64_t>(tensor));
+    }
     for (const std::int32_t group : {found->second.forward, found->second.backward}) {
       if (group >= 0) add_group(tensor, value, group, found->second.forward);
     }
@@ -289,6 +305,7 @@ class Tree {
   const Times& times_;
   const std::vector<PhaseUses>& uses_;
   const std::vector<char>& is_saved_;
+  const std::vector<char> may_be_kept_;
   const UsesOfValues& groups_;
   const bool may_be_missing_;
   std::vector<Tensor> tensors_;

@@ -35,19 +35,19 @@ struct Timeline {
 
 /// A tensor that takes memory over a span of time points, whatever the placements are.
 ///
-/// A tensor is what a node gives (kValue), the copy that all readers of a value in a phase share (kCopy), what is kept
-/// of a value from forward to backward (kSaved), or what one reader gets (kRead). (kWorkspace is none, but what node
-/// `value.node` holds beside its inputs and outputs while it runs.) Made by a redistribution it has
-/// storage of its own, else it is the one that it is made from, as is a view. So tensors form trees, the storage of
-/// which depends on the placements; to keep that a sum over single tensors and pairs, each storage is counted at one of
-/// its tensors: the first that is needed by itself or by more than one other. Those behind it count only if they are
-/// moved. What this leaves out is a storage needed by several tensors all of which are moved: it counts as held while
-/// they are.
+/// A tensor is what a node gives (kValue), what one redistribution makes of it for both phases (kKept), the copy that
+/// all readers of a value in a phase share (kCopy), what is kept of a value from forward to backward (kSaved), or what
+/// one reader gets (kRead). (kWorkspace is none, but what node `value.node` holds beside its inputs and outputs while
+/// it runs.) Made by a redistribution it has storage of its own, else it is the one that it is made from, as is a view.
+/// So tensors form trees, the storage of which depends on the placements; to keep that a sum over single tensors and
+/// pairs, each storage is counted at one of its tensors: the first that is needed by itself or by more than one other.
+/// Those behind it count only if they are moved. What this leaves out is a storage needed by several tensors all of
+/// which are moved: it counts as held while they are.
 struct Holding {
-  enum class Kind : std::uint8_t { kValue, kCopy, kSaved, kRead, kWorkspace };
+  enum class Kind : std::uint8_t { kValue, kKept, kCopy, kSaved, kRead, kWorkspace };
   Kind kind = Kind::kValue;
   costs::ValueRef value;
-  std::int32_t uses = -1;  ///< kCopy, kSaved, kRead: index into collect_uses()
+  std::int32_t uses = -1;  ///< kKept (the forward's), kCopy, kSaved, kRead: index into collect_uses()
   std::int32_t use = -1;   ///< kRead: index into PhaseUses::uses
   bool only_if_moved = false;
   /// If given: not the tensor itself, but the buffers that the redistribution that makes it needs then.

@@ -103,31 +103,39 @@ class PlanMaker {
     return sum;
   }
 
-  // Links come in the order that the plan wants: by value and phase what is saved, the copy, then its readers.
+  // Links come in the order that the plan wants: by value and phase what is kept, what is saved, the copy, then its
+  // readers.
   void add_redistributions() {
     plan_.saved.resize(impl_.uses.size());
+    plan_.kept.resize(impl_.uses.size());
     for (const PhaseUses& uses : impl_.uses) {
       plan_.copies.push_back(plan_.nodes[ix(uses.value.node)].outputs[ix(uses.value.output)]);
     }
     std::size_t group = 0;  // the first entry of the current value and phase that its readers can share
-    bool is_moved = false;  // whether that entry makes the copy
+    bool is_moved = false;  // whether that entry makes what they start from
     for (std::size_t i = 0; i < impl_.links.size(); ++i) {
       const ModelNetwork::Impl::Link& link = impl_.links[i];
       const PhaseUses& uses = impl_.uses[ix(link.uses)];
-      const costs::Placements& from = state(link.from);
-      const costs::Placements& to = state(link.to);
+      const costs::Placements from = unmarked(state(link.from));
+      const costs::Placements to = unmarked(state(link.to));
       if (i == 0 || impl_.links[i - 1].uses != link.uses) is_moved = false;
       if (i == 0 || impl_.links[i - 1].uses != link.uses || impl_.links[i - 1].use == PointUsage::kSaved) {
         group = plan_.redistributions.size();
       }
-      if (link.use == PointUsage::kSaved) {
+      if (link.use == PointUsage::kKept) {
+        is_moved = from != to;
+        add_kept(link, from, to);
+      } else if (link.use == PointUsage::kSaved) {
         plan_.saved[ix(link.uses)] = plan_.copies[ix(link.uses)] = to;
         if (from != to) add_saved(uses, from, to);
         group = plan_.redistributions.size();
       } else if (link.use == PointUsage::kCopy) {
         plan_.copies[ix(link.uses)] = to;
-        is_moved = from != to;
-        if (is_moved) add_entry(uses, from, to).flight = impl_.flight(link);
+        if (from != to) {
+          is_moved = true;
+          group = plan_.redistributions.size();
+          add_entry(uses, from, to).flight = flight(link);
+        }
       } else if (from != to && !is_moved && is_shared(i)) {
         plan_.copies[ix(link.uses)] = to;
         if (plan_.redistributions.size() == group) add_entry(uses, from, to);
@@ -135,14 +143,30 @@ class PlanMaker {
       } else if (from != to) {
         Redistribution& made = add_entry(uses, from, to);
         made.uses.push_back(uses.uses[ix(link.use)]);
-        made.flight = impl_.flight(link);
+        made.flight = flight(link);
       } else if (is_moved) {
         plan_.redistributions[group].uses.push_back(uses.uses[ix(link.use)]);
       }
     }
   }
 
+  Flight flight(const ModelNetwork::Impl::Link& link) const {
+    return impl_.may_fly(link, state(link.from)) ? impl_.flight(link) : Flight{};
+  }
+
+  /// For the forward of `link` and the backward, which is the next entry of uses.
+  void add_kept(const ModelNetwork::Impl::Link& link, const costs::Placements& from, const costs::Placements& to) {
+    for (const std::size_t uses : {ix(link.uses), ix(link.uses) + 1}) plan_.kept[uses] = plan_.copies[uses] = to;
+    if (from == to) return;
+    Redistribution& made = add_entry(impl_.uses[ix(link.uses)], from, to);
+    made.is_saved = true;
+    made.flight = flight(link);
+  }
+
+  /// Where something is kept already, that is what this cuts, and need not be kept itself.
   void add_saved(const PhaseUses& uses, const costs::Placements& from, const costs::Placements& to) {
+    std::vector<Redistribution>& earlier = plan_.redistributions;
+    for (std::size_t i = earlier.size(); i-- > 0 && earlier[i].value == uses.value;) earlier[i].is_saved = false;
     Redistribution& made = add_entry(uses, from, to);
     made.phase = costs::Phase::kForward;
     made.is_saved = true;

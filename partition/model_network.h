@@ -23,7 +23,7 @@ struct ModelNetwork::Impl {
     std::int32_t projection = -1;
   };
   /// Where a redistribution may run. It makes, of a value, what one reader (`use`: index into PhaseUses::uses), all
-  /// readers of a phase (PointUsage::kCopy) or none (PointUsage::kSaved) get.
+  /// readers of a phase (PointUsage::kCopy), both phases (PointUsage::kKept) or none (PointUsage::kSaved) get.
   struct Link {
     std::int32_t uses = -1;  ///< index into `uses`
     std::int32_t use = -1;
@@ -35,11 +35,16 @@ struct ModelNetwork::Impl {
     std::int32_t pair_to = -1;
   };
 
-  /// When the redistribution of a link is under way; that of a copy for all readers, or for a value's only one, can be.
+  /// When the redistribution of a link is under way, if it starts from what is not kept or in the backward; that of a
+  /// kept one, of a copy for all readers, or for a value's only one, can be.
   Flight flight(const Link& link) const {
-    const bool is_first =
-        link.use == PointUsage::kCopy || (link.use >= 0 && uses[static_cast<std::size_t>(link.uses)].uses.size() == 1);
+    const bool is_first = link.use == PointUsage::kKept || link.use == PointUsage::kCopy ||
+                          (link.use >= 0 && uses[static_cast<std::size_t>(link.uses)].uses.size() == 1);
     return windows && is_first ? windows->flight(link.uses) : Flight{};
+  }
+  /// Whether that holds for a link that starts from state `from`.
+  bool may_fly(const Link& link, const costs::Placements& from) const {
+    return !is_kept(from) || uses[static_cast<std::size_t>(link.uses)].phase == costs::Phase::kBackward;
   }
 
   std::vector<PhaseUses> uses;

@@ -98,9 +98,10 @@ StepTime step_time(const Problem& problem, const Plan& plan, const std::vector<P
   }
   const UsesOfValues of_values = uses_of_values(uses);
   for (const Redistribution& one : plan.redistributions) {
-    // What is saved is for the backward's readers.
-    const Phase phase = one.is_saved ? Phase::kBackward : one.phase;
-    const std::int32_t entry = of_values.at({one.value.node, one.value.output}).in(phase);
+    // What is cut behind the last use in the forward is for the backward's readers.
+    const UsesOfValue& of_value = of_values.at({one.value.node, one.value.output});
+    const bool is_kept = of_value.forward >= 0 && plan.kept[ix(of_value.forward)] == one.to;
+    const std::int32_t entry = of_value.in(one.is_saved && !is_kept ? Phase::kBackward : one.phase);
     timer.communicate(windows.hides_in(one.flight), windows.is_prefetch(entry),
                       communication_time(one.steps, one.flight.exists(), matmuls.is_behind(entry),
                                          matmuls.is_before(entry), problem.cluster.device));

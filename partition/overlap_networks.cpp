@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/index.h"
+#include "partition/edge_tables.h"
 
 namespace autopar::partition {
 
@@ -36,7 +37,7 @@ void OverlapNetworks::price_links(const costs::Redistributor& redistributor) {
   const bool can_pipeline = problem_.cluster.device.matmul_overlap > 0;
   // By table of paths, lists of placements or pairs of these, and whether it hides and matmuls are beside it.
   using Key = std::tuple<const costs::RedistributeTable*, std::int32_t, std::int32_t, std::int32_t, std::int32_t, bool,
-                         bool, bool>;
+                         bool, bool, costs::Phase>;
   std::map<Key, std::int32_t> known;
   for (const ModelNetwork::Impl::Link& link : impl.links) {
     PricedLink& priced = links_.emplace_back();
@@ -49,9 +50,10 @@ void OverlapNetworks::price_links(const costs::Redistributor& redistributor) {
     const bool is_before = can_pipeline && matmuls.is_before(link.uses);
     if (link.edge >= 0 && !hides && !is_behind && !is_before) continue;
     const costs::TensorMeta& tensor = problem_.graph.meta(impl.uses[ix(link.uses)].value);
-    const auto [entry, is_new] = known.try_emplace({&redistributor.table(tensor), link.from.list, link.to.list,
-                                                    link.pair_from, link.pair_to, hides, is_behind, is_before},
-                                                   static_cast<std::int32_t>(prices_.size()));
+    const auto [entry, is_new] =
+        known.try_emplace({&redistributor.table(tensor), link.from.list, link.to.list, link.pair_from, link.pair_to,
+                           hides, is_behind, is_before, impl.uses[ix(link.uses)].phase},
+                          static_cast<std::int32_t>(prices_.size()));
     priced.prices = entry->second;
     if (is_new) prices_.push_back(make_prices(redistributor, link, matmuls, hides));
   }
@@ -63,22 +65,22 @@ OverlapNetworks::Prices OverlapNetworks::make_prices(const costs::Redistributor&
   const ModelNetwork::Impl& impl = *model_.impl;
   const costs::RedistributeTable& paths = redistributor.table(problem_.graph.meta(impl.uses[ix(link.uses)].value));
   Prices prices;
-  const auto add = [&](const costs::Placements& from, const costs::Placements& to) {
-    const bool is_moved = from != to && to != not_there();
-    const int source = is_moved ? paths.index_of(from) : 0;
-    const int target = is_moved ? paths.index_of(to) : 0;
-    const bool is_possible = !is_moved || paths.reaches(source, target);
+  const PlacementList& from = impl.lists[ix(link.from.list)];
+  const PlacementList& to = impl.lists[ix(link.to.list)];
+  const bool to_kept_or_given = has_kept(to);
+  const auto add = [&](const costs::Placements& a, const costs::Placements& b) {
+    const int source = paths.index_of(unmarked(a));
+    const int target = paths.index_of(unmarked(b));
+    const Way found = way(a, b, to_kept_or_given, paths.reaches(source, target));
     CommunicationTime time;
-    if (is_moved && is_possible) {
-      time = communication_time(paths.path(source, target), hides, matmuls.is_behind(link.uses),
-                                matmuls.is_before(link.uses), problem_.cluster.device);
+    if (found == Way::kMoved) {
+      time = communication_time(paths.path(source, target), hides && impl.may_fly(link, a),
+                                matmuls.is_behind(link.uses), matmuls.is_before(link.uses), problem_.cluster.device);
     }
-    if (!is_possible) time.exposed_ps = engine::kForbidden;
+    if (found == Way::kNone) time.exposed_ps = engine::kForbidden;
     if (time.bucket && index_of(time.bucket) < 0) buckets_.push_back(*time.bucket);
     prices.times.push_back(time);
   };
-  const PlacementList& from = impl.lists[ix(link.from.list)];
-  const PlacementList& to = impl.lists[ix(link.to.list)];
   if (link.edge < 0) {
     const engine::Projection& rows = model_.network.projections[ix(link.pair_from)];
     const engine::Projection& cols = model_.network.projections[ix(link.pair_to)];
@@ -100,7 +102,7 @@ void OverlapNetworks::classify_windows() {
     if (window >= 0) contents[ix(window)] += problem_.graph.nodes[i].op + "\n";
   }
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (links_[i].window < 0) continue;
+    if (links_[i].window < 0 || is_behind_kept(i)) continue;
     const costs::ValueRef value = uses[ix(model_.impl->links[i].uses)].value;
     contents[ix(links_[i].window)] += problem_.graph.nodes[ix(value.node)].op + (links_[i].is_prefetch ? "\tp" : "\tg");
   }
@@ -112,8 +114,13 @@ void OverlapNetworks::classify_windows() {
   std::vector<std::int32_t> num_before(contents.size(), 0);                   // per window: links that were seen
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> group_of;     // by class and place
   std::map<std::pair<std::int32_t, bool>, std::vector<std::int32_t>> shares;  // by class and whether prefetches
-  for (PricedLink& link : links_) {
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    PricedLink& link = links_[i];
     if (link.window < 0) continue;
+    if (is_behind_kept(i)) {
+      link.group = links_[i - 1].group;
+      continue;
+    }
     const std::int32_t own = classes_[ix(link.window)];
     const auto [group, is_new] =
         group_of.try_emplace({own, num_before[ix(link.window)]++}, static_cast<std::int32_t>(group_sizes_.size()));
@@ -125,6 +132,12 @@ void OverlapNetworks::classify_windows() {
     ++group_sizes_[ix(link.group)];
   }
   for (auto& [key, groups] : shares) sharing_.push_back(std::move(groups));
+}
+
+// Of a kept tensor and what the forward makes of it only one has a flight: for a bucket they are one.
+bool OverlapNetworks::is_behind_kept(std::size_t link) const {
+  const std::vector<ModelNetwork::Impl::Link>& links = model_.impl->links;
+  return link > 0 && links[link - 1].use == PointUsage::kKept && links[link - 1].uses == links[link].uses;
 }
 
 OverlapNetworks::Multipliers OverlapNetworks::even(std::int64_t share) const {

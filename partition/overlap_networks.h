@@ -68,6 +68,7 @@ class OverlapNetworks {
   Prices make_prices(const costs::Redistributor& redistributor, const ModelNetwork::Impl::Link& link,
                      const MatmulNeighbours& matmuls, bool hides);
   void classify_windows();
+  bool is_behind_kept(std::size_t link) const;
   CommunicationTime link_time(const PricedLink& link, const engine::Assignment& assignment) const;
   std::int32_t index_of(const std::optional<Bucket>& bucket) const;  ///< in buckets_; -1: nothing
   /// Of all windows of each class together.

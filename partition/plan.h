@@ -49,7 +49,8 @@ struct Redistribution {
   costs::Placements to;
   std::vector<costs::RedistributeStep> steps;
   std::vector<Use> uses;
-  /// Runs after the value's last forward use (phase is forward): `to` is what is kept of it for the backward.
+  /// `to` is what is kept of the value for the backward (phase is forward). If `uses` or other entries of the forward
+  /// read it, it is made for the first of them; else behind the value's last use.
   bool is_saved = false;
   Flight flight = {};  ///< if it exists, its last collective is under way then; else it runs where it is needed
 };
@@ -83,9 +84,11 @@ struct Plan {
   std::vector<Redistribution>
       redistributions;  ///< in the order of the value's node, then reading phase, then first use
   /// Per entry of collect_uses: the placements of the copy that all readers share (those that the value is given in, if
-  /// there is none), and of what is saved (if the search looked at that).
+  /// there is none), of what is saved (if the search looked at that), and, of values for which that is a choice, of
+  /// what both phases start from: given, or made in the forward and kept.
   std::vector<costs::Placements> copies;
   std::vector<std::optional<costs::Placements>> saved;
+  std::vector<std::optional<costs::Placements>> kept;
   std::vector<std::string> recomputed;  ///< keys of forward nodes that run again in the backward
   std::int64_t cost_ps = 0;             ///< the step: compute and the communication that does not hide behind it
   std::int64_t compute_ps = 0;

@@ -19,6 +19,7 @@ class Collector {
     usage_.nodes.resize(graph.nodes.size());
     usage_.copies.resize(uses.size());
     usage_.saved.resize(uses.size());
+    usage_.kept.resize(uses.size());
     usage_.outputs.resize(graph.outputs.size());
     usage_.outputs_count.resize(graph.nodes.size());
     usage_.inputs_count.resize(graph.nodes.size());
@@ -44,6 +45,9 @@ class Collector {
       case Holding::Kind::kCopy:
         usage_.copies[ix(holding.uses)].push_back(points);
         break;
+      case Holding::Kind::kKept:
+        usage_.kept[ix(holding.uses)].push_back(points);
+        break;
       case Holding::Kind::kSaved:
         usage_.saved[ix(holding.uses)].push_back(points);
         break;
@@ -67,6 +71,7 @@ class Collector {
 
   static PointUsage::Link link(const Holding& holding) {
     if (holding.kind == Holding::Kind::kRead) return {holding.uses, holding.use};
+    if (holding.kind == Holding::Kind::kKept) return {holding.uses, PointUsage::kKept};
     return {holding.uses, holding.kind == Holding::Kind::kCopy ? PointUsage::kCopy : PointUsage::kSaved};
   }
 

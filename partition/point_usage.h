@@ -25,11 +25,12 @@ struct PointUsage {
     bool has_optimizer_state = false;  ///< a parameter
     bool is_workspace = false;         ///< not a tensor: what the node's local program needs
   };
-  /// A link between a tensor and one that may be made from it by a redistribution: (entry of uses, its use; kCopy or
-  /// kSaved for those tensors).
+  /// A link between a tensor and one that may be made from it by a redistribution: (entry of uses, its use; kCopy,
+  /// kSaved or kKept for those tensors).
   using Link = std::pair<std::int32_t, std::int32_t>;
   static constexpr std::int32_t kCopy = -1;
   static constexpr std::int32_t kSaved = -2;
+  static constexpr std::int32_t kKept = -3;
   struct Moved {
     std::vector<engine::Span> tensor;  ///< when the tensor counts, if it is moved
     /// By costs::Making, when the buffers of the redistribution count.
@@ -40,6 +41,7 @@ struct PointUsage {
   std::vector<std::vector<Term>> nodes;            ///< per Graph::nodes
   std::vector<std::vector<engine::Span>> copies;   ///< per entry of uses
   std::vector<std::vector<engine::Span>> saved;    ///< per entry of uses
+  std::vector<std::vector<engine::Span>> kept;     ///< per entry of uses: of the forward's
   std::vector<std::vector<engine::Span>> outputs;  ///< per Graph::outputs, of those with placements of their own
   std::map<Link, Moved> moved;
   std::vector<char> is_saved;  ///< per entry of uses: at some of the points what is saved can stand for the value

@@ -1,7 +1,10 @@
 #include "partition/uses.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
+
+#include "costs/views.h"
 
 namespace autopar::partition {
 namespace {
@@ -53,6 +56,33 @@ std::vector<PhaseUses> collect_uses(const Graph& graph) {
     if (!uses.uses.empty()) used.push_back(std::move(uses));
   }
   return used;
+}
+
+std::vector<char> given_nodes(const Graph& graph) {
+  std::vector<char> is_given(graph.nodes.size(), 0);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const auto given = [&](const costs::ValueRef& input) {
+      return is_given[static_cast<std::size_t>(input.node)] != 0;
+    };
+    is_given[i] = node.role == Role::kNone
+                      ? costs::is_cast_or_view(node.op) && std::all_of(node.inputs.begin(), node.inputs.end(), given)
+                      : node.role != Role::kTangent;
+  }
+  return is_given;
+}
+
+std::vector<char> may_be_kept(const Graph& graph, const std::vector<PhaseUses>& uses) {
+  const std::vector<char> is_given = given_nodes(graph);
+  const auto is_read_by_nodes = [](const PhaseUses& one) {
+    return std::all_of(one.uses.begin(), one.uses.end(), [](const Redistribution::Use& use) { return use.input >= 0; });
+  };
+  std::vector<char> may(uses.size(), 0);
+  for (std::size_t i = 0; i + 1 < uses.size(); ++i) {
+    if (uses[i].value != uses[i + 1].value || is_given[static_cast<std::size_t>(uses[i].value.node)] == 0) continue;
+    if (is_read_by_nodes(uses[i]) && is_read_by_nodes(uses[i + 1])) may[i] = may[i + 1] = 1;
+  }
+  return may;
 }
 
 UsesOfValues uses_of_values(const std::vector<PhaseUses>& uses) {

@@ -22,6 +22,14 @@ struct PhaseUses {
 /// graph output reads in the phase of what makes it, gradients in the backward.
 std::vector<PhaseUses> collect_uses(const costs::Graph& graph);
 
+/// Per node, whether what it gives is there from the start of a step: a graph input, or a cast or view of such.
+std::vector<char> given_nodes(const costs::Graph& graph);
+
+/// Per entry of `uses`, which is collect_uses(graph), whether one redistribution may serve both phases: of values that
+/// are there from the start and that nodes, and nothing else, read in the forward and in the backward. Entries for
+/// which it may stand in pairs: the forward's, then the backward's.
+std::vector<char> may_be_kept(const costs::Graph& graph, const std::vector<PhaseUses>& uses);
+
 /// A value's entries in collect_uses(): of its readers in each phase; -1: none.
 struct UsesOfValue {
   std::int32_t forward = -1;

@@ -23,14 +23,7 @@ using engine::ix;
 /// Finds which values are there from the start of the step, and which only gradients are made of.
 class DataFlow {
  public:
-  DataFlow(const Graph& graph, const std::vector<PhaseUses>& uses) : graph_(graph), is_given_(graph.nodes.size(), 0) {
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-      const Node& node = graph.nodes[i];
-      const auto given = [&](const costs::ValueRef& input) { return is_given_[ix(input.node)] != 0; };
-      is_given_[i] = node.role == Role::kNone
-                         ? costs::is_cast_or_view(node.op) && std::all_of(node.inputs.begin(), node.inputs.end(), given)
-                         : node.role != Role::kTangent;
-    }
+  DataFlow(const Graph& graph, const std::vector<PhaseUses>& uses) : graph_(graph), is_given_(given_nodes(graph)) {
     find_gradients(uses);
   }
 

@@ -118,6 +118,14 @@ TEST(ReadPlanTest, on_a_mesh_dim_of_one_device_all_placements_are_the_same) {
   EXPECT_EQ(parse_plan("p.json", text).redistributions[1].source, -1);
 }
 
+TEST(ReadPlanTest, what_the_forward_reads_may_be_saved) {
+  const WrittenPlan plan =
+      parse_plan("p.json", plan_with("redistributions", "\"start\"", "\"is_saved\": true, \"start\""));
+  EXPECT_TRUE(plan.redistributions[0].is_saved);
+  EXPECT_EQ(plan.redistributions[0].start, 2);
+  EXPECT_EQ(plan.redistributions[0].uses.size(), 1U);
+}
+
 struct Fault {
   const char* behind;
   const char* from;
@@ -198,8 +206,6 @@ constexpr Fault kFaults[] = {
     {"redistributions", ", \"finish\": \"two/f/mm\"", "", "redistributions[0]: key \"finish\" is missing"},
     {"redistributions", "\"finish\": \"two/f/mm\"", "\"finish\": \"one/f/mm\"",
      "redistributions[0].finish: expected a node that stands behind that of \"start\""},
-    {"is_saved", "\"uses\": []", "\"uses\": [], \"start\": \"two/f/mm\", \"finish\": null",
-     "redistributions[3].start: what is saved runs behind the value's last use; expected no \"start\""},
     {"150}], \"uses\": []", "\"from\": [\"R\", \"R\"]", "\"from\": [\"S(1)\", \"R\"]",
      "redistributions[2].from: nothing gives the value so: it comes as R,S(1); expected that, or what an earlier "
      "entry makes"},

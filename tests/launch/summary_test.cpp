@@ -113,6 +113,14 @@ TEST(SummaryTest, says_how_far_an_unproven_plan_can_be_off) {
   EXPECT_THAT(example.text(), HasSubstr("4.000 ms, at most 2.56% above the optimum"));
 }
 
+TEST(ExplainTest, says_which_gathered_parameters_are_kept) {
+  Example example;
+  example.plan.redistributions[0].is_saved = true;
+  EXPECT_THAT(
+      explain_mesh_dim(example.problem, example.plan, 0),
+      Contains("parameters sharded at rest (50% of bytes), gathered before use (50%), kept for the backward (50%)"));
+}
+
 TEST(ExplainTest, names_what_each_mesh_dim_does) {
   const Example example;
   const auto dp = explain_mesh_dim(example.problem, example.plan, 0);

@@ -55,6 +55,7 @@ class HoldingsTest : public ::testing::Test {
     if (holding.kind != Holding::Kind::kValue) {
       const PhaseUses& group = uses[static_cast<std::size_t>(holding.uses)];
       name = holding.kind == Holding::Kind::kSaved  ? "saved"
+             : holding.kind == Holding::Kind::kKept ? "kept"
              : holding.kind == Holding::Kind::kRead ? ""
              : group.phase == Phase::kForward       ? "forward copy"
                                                     : "backward copy";

@@ -9,6 +9,7 @@
 #include "engine/comm.h"
 #include "engine/solve.h"
 #include "partition/build_network.h"
+#include "partition/uses.h"
 #include "toy.h"
 
 namespace autopar::partition {
@@ -26,11 +27,12 @@ using testing::ToyGraph;
 using testing::ValueRef;
 
 /// The cheapest plan of a graph by trying all combinations of all strategies, where the readers of a value in a phase
-/// may share any placement at all. It knows nothing of the network's copies, projections and dropped strategies.
+/// may share any placement at all, and both phases one of a value that is there from the start. It knows nothing of the
+/// network's copies, projections and dropped strategies.
 class Oracle {
  public:
   Oracle(const Problem& problem, const costs::Redistributor& redistributor)
-      : problem_(problem), graph_(problem.graph), redistributor_(redistributor) {
+      : problem_(problem), graph_(problem.graph), redistributor_(redistributor), is_given_(given_nodes(graph_)) {
     for (const costs::Node& node : graph_.nodes) {
       std::vector<costs::OneDimStrategy> one_dim = {costs::replicated(node)};
       if (node.role != Role::kNone) {
@@ -105,17 +107,39 @@ class Oracle {
       wanted[{output.value, phase}].push_back(output.of < 0 ? Placements{} : given({output.of, 0}));
     }
     std::int64_t sum = 0;
-    for (const auto& [reading, placements] : wanted) sum += delivery_ps(reading.first, placements);
+    for (const auto& [reading, placements] : wanted) {
+      const auto& [value, phase] = reading;
+      const auto later = wanted.find({value, Phase::kBackward});
+      const bool is_in_both = later != wanted.end() && wanted.contains({value, Phase::kForward});
+      if (is_in_both && is_given_[static_cast<std::size_t>(value.node)] != 0) {
+        if (phase == Phase::kForward) sum += delivery_ps(value, placements, later->second);
+      } else {
+        sum += delivery_ps(value, given(value), placements);
+      }
+    }
     return sum;
+  }
+
+  /// To the forward and the backward: of one tensor that both start from, or each by itself.
+  std::int64_t delivery_ps(ValueRef value, const std::vector<Placements>& forward,
+                           const std::vector<Placements>& backward) const {
+    const RedistributeTable& table = redistributor_.table(graph_.meta(value));
+    std::int64_t best = delivery_ps(value, given(value), forward) + delivery_ps(value, given(value), backward);
+    for (const Placements& kept : table.states()) {
+      const std::int64_t made_ps = table.time_ps(table.index_of(given(value)), table.index_of(kept));
+      if (made_ps >= best) continue;
+      best = std::min(best, made_ps + delivery_ps(value, kept, forward) + delivery_ps(value, kept, backward));
+    }
+    return best;
   }
 
   const Placements& given(ValueRef value) const {
     return chosen_[static_cast<std::size_t>(value.node)]->outputs[static_cast<std::size_t>(value.output)];
   }
 
-  std::int64_t delivery_ps(ValueRef value, const std::vector<Placements>& wanted) const {
+  std::int64_t delivery_ps(ValueRef value, const Placements& start, const std::vector<Placements>& wanted) const {
     const RedistributeTable& table = redistributor_.table(graph_.meta(value));
-    const int from = table.index_of(given(value));
+    const int from = table.index_of(start);
     std::int64_t best = RedistributeTable::kUnreachable;
     for (int shared = 0; shared < static_cast<int>(table.states().size()); ++shared) {
       if (wanted.size() == 1 && table.states()[static_cast<std::size_t>(shared)] != wanted[0]) continue;
@@ -131,6 +155,7 @@ class Oracle {
   const Problem& problem_;
   const costs::Graph& graph_;
   const costs::Redistributor& redistributor_;
+  const std::vector<char> is_given_;
   std::vector<std::vector<Strategy>> strategies_;
   std::vector<const Strategy*> chosen_;
   std::int64_t best_ = RedistributeTable::kUnreachable;
@@ -175,6 +200,33 @@ TEST(OracleTest, optimum_of_shared_reads) {
     for (const std::int64_t width : {64, 4096}) {
       SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
       expect_optimum(toy_problem(shared_reads(rows, width), {4}));
+    }
+  }
+}
+
+/// A weight that the loss and its own gradient read whole, in pieces of `rows` rows of an input.
+costs::Graph weight_in_both_phases(std::int64_t rows, std::int64_t width, bool is_read_twice) {
+  ToyGraph toy;
+  const ValueRef w = toy.input(Role::kParameter, "w", {width, width});
+  const ValueRef x = toy.input(Role::kInput, "x", {rows, width});
+  const ValueRef y = toy.op("mm.default", {ToyGraph::ref(x), ToyGraph::ref(w)}, {rows, width});
+  toy.output(toy.op("sum.default", {ToyGraph::ref(y)}, {}), OutputRole::kLoss);
+  toy.phase = Phase::kBackward;
+  const ValueRef z = toy.op("mm.default", {ToyGraph::ref(y), ToyGraph::ref(w)}, {rows, width});
+  const ValueRef zt = toy.op("t.default", {ToyGraph::ref(z)}, {width, rows});
+  ValueRef gradient = toy.op("mm.default", {ToyGraph::ref(zt), ToyGraph::ref(y)}, {width, width});
+  if (is_read_twice) gradient = toy.op("add.Tensor", {ToyGraph::ref(gradient), ToyGraph::ref(w)}, {width, width});
+  toy.output(gradient, OutputRole::kGradient, w);
+  return std::move(toy.graph);
+}
+
+TEST(OracleTest, optimum_of_a_weight_that_both_phases_read) {
+  for (const bool is_read_twice : {false, true}) {
+    for (const std::int64_t rows : {64, 65536}) {
+      for (const std::int64_t width : {64, 4096}) {
+        SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
+        expect_optimum(toy_problem(weight_in_both_phases(rows, width, is_read_twice), {4}));
+      }
     }
   }
 }

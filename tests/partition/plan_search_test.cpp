@@ -150,6 +150,13 @@ class LimitCheck {
     problem_.pins.may_recompute = false;
   }
 
+  /// Has node 0, a parameter, cut along its first dim.
+  void cut_first() {
+    problem_.pins.nodes.resize(problem_.graph.nodes.size());
+    problem_.pins.nodes[0].at[0] = costs::Placement::shard(0);
+    problem_.pins.nodes[0].source = "test";
+  }
+
   /// All plans of the network that looks at no time point, by their memory: the search finds one at least as good.
   void list_plans() {
     const ModelNetwork base = build_network(problem_, redistributor_);
@@ -287,6 +294,41 @@ TEST(PlanSearchTest, what_is_saved_is_cut_where_nothing_else_fits) {
     const auto saved = std::find_if(found.plan->redistributions.begin(), found.plan->redistributions.end(), is_saved);
     ASSERT_NE(saved, found.plan->redistributions.end());
     EXPECT_EQ(saved->value, (ValueRef{2, 0}));
+  }
+}
+
+/// Both phases read all of `w`; between, the forward makes something large. By ops without a rule, whose tensors are
+/// whole.
+costs::Graph weight_around_a_peak() {
+  ToyGraph toy;
+  const ValueRef w = toy.input(Role::kParameter, "w", {64, 32});
+  const ValueRef x = toy.input(Role::kInput, "x", {16, 32});
+  const ValueRef a = toy.op("unknown.first", {ToyGraph::ref(x), ToyGraph::ref(w)}, {16, 32});
+  const ValueRef b = toy.op("unknown.second", {ToyGraph::ref(a)}, {512, 32});
+  const ValueRef c = toy.op("unknown.third", {ToyGraph::ref(b)}, {16, 32});
+  toy.output(toy.op("sum.default", {ToyGraph::ref(c)}, {}), OutputRole::kLoss);
+  toy.phase = Phase::kBackward;
+  toy.output(toy.op("unknown.fourth", {ToyGraph::ref(c), ToyGraph::ref(w)}, {64, 32}), OutputRole::kGradient, w);
+  return std::move(toy.graph);
+}
+
+TEST(PlanSearchTest, a_gathered_weight_is_kept_where_memory_allows_it) {
+  for (const std::vector<std::int64_t>& mesh : {std::vector<std::int64_t>{2}, {2, 2}}) {
+    SCOPED_TRACE(::testing::PrintToString(mesh));
+    LimitCheck limits(weight_around_a_peak(), mesh);
+    limits.cut_first();
+    limits.list_plans();
+    limits.check_all();
+    const auto gathers = [&](std::int64_t limit) {
+      std::vector<bool> are_kept;
+      const PlanSearchResult found = limits.check(limit);
+      for (const Redistribution& move : found.plan->redistributions) {
+        if (move.value == ValueRef{0, 0}) are_kept.push_back(move.is_saved);
+      }
+      return are_kept;
+    };
+    EXPECT_EQ(gathers(std::int64_t{1} << 50), std::vector<bool>{true});
+    EXPECT_EQ(gathers(limits.least_limit()), (std::vector<bool>{false, false}));
   }
 }
 

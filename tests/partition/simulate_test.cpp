@@ -310,6 +310,14 @@ TEST(SimulateTest, what_is_saved_is_made_at_the_end_of_the_forward) {
                           "all_gather 0 24-29", "aten.mm.default 2 29-39"));
 }
 
+TEST(SimulateTest, what_both_phases_read_is_made_once) {
+  Lines lines = prefetched({gather(8)});
+  lines.plan.redistributions[0].is_saved = true;
+  lines.backward(10);  // reads what is there
+  EXPECT_THAT(drawn(simulate(lines.plan)), ElementsAre("all_gather 0 0-8", "aten.mm.default 1 0-10",
+                                                       "aten.mm.default 2 10-20", "aten.mm.default 3 20-30"));
+}
+
 TEST(SimulateTest, sums_inside_an_op_are_waited_for) {
   Lines lines;
   const std::int32_t loss = lines.forward(10);

@@ -54,7 +54,7 @@ class Redistribution:
     steps: tuple[Step, ...]
     uses: tuple[tuple[str, int], ...]  # (key of the reader, its input)
     graph_outputs: tuple[int, ...]  # indices into the outputs of the graph
-    is_saved: bool = False  # runs behind the value's last use in the forward: the backward starts from its result
+    is_saved: bool = False  # the backward starts from its result; it runs behind the value's last use, if not earlier
     overlap: Overlap | None = None  # None: it runs where its result is first read
 
     @property
@@ -337,8 +337,6 @@ class _Reader:
         )
 
     def overlap(self, value: Any, place: str) -> Overlap:
-        if "is_saved" in value:
-            raise self.fail(f"{place}.start", "what is saved for the backward has no start and no finish")
         start = self.get(value, place, "start", str)
         if value.get("finish", "") is None:
             return Overlap(start=start, finish=None)

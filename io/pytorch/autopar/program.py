@@ -148,7 +148,7 @@ class LocalStep:
         return self._moves.copies(value)[self._placed(value)] if entry is None else self._moves.result(entry)
 
     def _save(self, node: Json, last_reader: Mapping[ValueId, str]) -> None:
-        """What is saved of a value is made when nothing in the forward needs the value any more."""
+        """What is saved of a value is made, unless it has been read, when nothing in the forward needs it any more."""
         for value, reader in last_reader.items():
             if reader == node["key"]:
                 self._moves.result(self._moves.saved[value])

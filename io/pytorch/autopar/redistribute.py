@@ -71,7 +71,6 @@ class Redistributor:
         for entry in plan.redistributions:
             if entry.is_saved:
                 self.saved[entry.value, entry.output] = entry
-                continue
             self._of_inputs |= dict.fromkeys(entry.uses, entry)
             self._of_outputs |= dict.fromkeys(entry.graph_outputs, entry)
             target = device.canonical(entry.target)
