@@ -8,6 +8,7 @@
 #include "engine/cost_network.h"
 #include "partition/model_network.h"
 #include "partition/overlap.h"
+#include "partition/pipelines.h"
 #include "partition/problem.h"
 #include "partition/windows.h"
 
@@ -51,6 +52,12 @@ class OverlapNetworks {
   /// Of each combination of a link's ends; kForbidden is exposed where there is no way.
   struct Prices {
     std::vector<CommunicationTime> times;
+    /// What can run beside matmuls, and the most that hides of it.
+    struct InPieces {
+      std::optional<costs::RedistributeStep> step = {};
+      std::int64_t most_hidden_ps = 0;
+    };
+    std::vector<InPieces> in_pieces = {};  ///< empty: nothing can
     std::int32_t cols = 1;
   };
   struct PricedLink {
@@ -65,10 +72,15 @@ class OverlapNetworks {
   using Members = std::vector<std::vector<std::int64_t>>;  // [group][bucket]
 
   void price_links(const costs::Redistributor& redistributor);
-  Prices make_prices(const costs::Redistributor& redistributor, const ModelNetwork::Impl::Link& link,
-                     const MatmulNeighbours& matmuls, bool hides);
+  Prices make_prices(const costs::Redistributor& redistributor, const ModelNetwork::Impl::Link& link, bool hides,
+                     bool can_pipeline);
+  Prices::InPieces find_pieces(const ModelNetwork::Impl::Link& link,
+                               const std::vector<costs::RedistributeStep>& steps) const;
   void classify_windows();
+  std::size_t index_of(const PricedLink& link, const engine::Assignment& assignment) const;  ///< in Prices
   CommunicationTime link_time(const PricedLink& link, const engine::Assignment& assignment) const;
+  std::vector<Redistribution::Use> readers(std::size_t link, const engine::Assignment& assignment) const;
+  std::int64_t pipelined_ps(std::size_t link, const engine::Assignment& assignment, PipelineTimer& timer) const;
   std::int32_t index_of(const std::optional<Bucket>& bucket) const;  ///< in buckets_; -1: nothing
   /// Of all windows of each class together.
   std::vector<WindowTime> class_times(const engine::Assignment& assignment) const;
@@ -79,6 +91,7 @@ class OverlapNetworks {
   const Problem& problem_;
   const ModelNetwork& model_;
   const Windows& windows_;
+  Pipelines pipelines_;
   std::vector<PricedLink> links_;
   std::vector<Prices> prices_;
   std::vector<Bucket> buckets_;

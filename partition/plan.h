@@ -52,6 +52,7 @@ struct Redistribution {
   /// Runs after the value's last forward use (phase is forward): `to` is what is kept of it for the backward.
   bool is_saved = false;
   Flight flight = {};  ///< if it exists, its last collective is under way then; else it runs where it is needed
+  std::int64_t pipelined_ps = 0;  ///< of its time, what hides in the matmuls that it runs beside (pipelines.h)
 };
 
 /// What memory is for.

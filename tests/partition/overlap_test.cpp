@@ -39,7 +39,7 @@ TEST_P(OverlapTest, every_network_bounds_the_time_of_every_plan) {
   for (int i = 0; i < 60; ++i) {
     const engine::Assignment assignment = random_assignment(model.network, random);
     const Plan plan = make_plan(problem_, redistributor, model, assignment);
-    const StepTime time = step_time(problem_, plan, model.impl->uses, *model.impl->windows);
+    const StepTime time = step_time(plan, model.impl->uses, *model.impl->windows);
     EXPECT_EQ(plan.cost_ps, time.total_ps());
     EXPECT_EQ(networks.time(assignment).total_ps(), plan.cost_ps);
     EXPECT_LE(plan.cost_ps, plan.compute_ps + plan.communication_ps);
@@ -72,30 +72,19 @@ TEST_P(OverlapTest, no_plan_is_better_than_the_bound_of_the_search) {
 INSTANTIATE_TEST_SUITE_P(Meshes, OverlapTest,
                          ::testing::Combine(::testing::Values(std::vector<std::int64_t>{8},
                                                               std::vector<std::int64_t>{4, 2}),
-                                            ::testing::Values(0, 0.5)));
+                                            ::testing::Values(0, 0.5, 1)));
 
 TEST(CommunicationTimeTest, all_but_the_last_collective_of_a_flight_is_exposed) {
   using Kind = costs::RedistributeStep::Kind;
   const std::vector<costs::RedistributeStep> steps = {{Kind::kAllToAll, 1, {}, {}, 64, 50, 5},
                                                       {Kind::kAllGather, 2, {}, {}, 64, 90, 8},
                                                       {Kind::kSlice, 1, {}, {}, 0, 3, 0}};
-  const CommunicationTime flying = communication_time(steps, true, false, false, {});
+  const CommunicationTime flying = communication_time(steps, true);
   EXPECT_EQ(flying.exposed_ps, 50 + 3);
   EXPECT_EQ(flying.hideable_ps, 90 - 8);
   ASSERT_TRUE(flying.bucket);
   EXPECT_EQ(flying.startup_ps, 8);
-  EXPECT_EQ(communication_time(steps, false, false, false, {}).exposed_ps, 50 + 90 + 3);
-}
-
-TEST(CommunicationTimeTest, a_gather_before_a_matmul_is_pipelined_with_it) {
-  using Kind = costs::RedistributeStep::Kind;
-  costs::Device device;
-  device.matmul_overlap = 0.75;
-  const std::vector<costs::RedistributeStep> gather = {{Kind::kAllGather, 1, {}, {}, 64, 1000, 5}};
-  EXPECT_EQ(communication_time(gather, false, false, true, device).exposed_ps, 250);
-  EXPECT_EQ(communication_time(gather, false, true, false, device).exposed_ps, 1000);
-  const std::vector<costs::RedistributeStep> scatter = {{Kind::kReduceScatter, 1, {}, {}, 64, 1000, 5}};
-  EXPECT_EQ(communication_time(scatter, false, true, false, device).exposed_ps, 250);
+  EXPECT_EQ(communication_time(steps, false).exposed_ps, 50 + 90 + 3);
 }
 
 }  // namespace
