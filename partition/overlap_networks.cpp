@@ -208,6 +208,7 @@ OverlapNetworks::Multipliers OverlapNetworks::fitted(const engine::Assignment& a
     const auto& [compute_ps, hideable_ps] = times[c];
     if (hideable_ps <= compute_ps) made.shares[c] = compute_ps > 0 ? kWhole * hideable_ps / (2 * compute_ps) : 0;
   }
+  made.pipelined = pipelined_share(assignment);
   const Members in_bucket = members(assignment);
   for (const std::vector<std::int32_t>& groups : sharing_) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -218,6 +219,22 @@ OverlapNetworks::Multipliers OverlapNetworks::fitted(const engine::Assignment& a
     }
   }
   return made;
+}
+
+bool OverlapNetworks::can_pipeline() const {
+  return std::any_of(prices_.begin(), prices_.end(), [](const Prices& one) { return !one.in_pieces.empty(); });
+}
+
+std::int64_t OverlapNetworks::pipelined_share(const engine::Assignment& assignment) const {
+  PipelineTimer timer = pipeline_timer(assignment);
+  std::int64_t hidden_ps = 0;
+  std::int64_t most_ps = 0;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (links_[i].prices < 0 || prices_[ix(links_[i].prices)].in_pieces.empty()) continue;
+    most_ps += prices_[ix(links_[i].prices)].in_pieces[index_of(links_[i], assignment)].most_hidden_ps;
+    hidden_ps += pipelined_ps(i, assignment, timer);
+  }
+  return most_ps > 0 ? kWhole * hidden_ps / most_ps : 0;
 }
 
 engine::CostNetwork OverlapNetworks::priced(const Multipliers& multipliers) const {
@@ -254,7 +271,9 @@ void OverlapNetworks::price_links(const Multipliers& multipliers, engine::CostNe
     const bool hides = link.window >= 0;
     const Key key{link.prices, hides ? multipliers.shares[ix(classes_[ix(link.window)])] : 0,
                   hides ? multipliers.startup[ix(link.group)] : std::vector<std::int64_t>(buckets_.size(), 0)};
-    const auto table = [&] { return priced(prices_[ix(link.prices)], std::get<1>(key), std::get<2>(key)); };
+    const auto table = [&] {
+      return priced(prices_[ix(link.prices)], std::get<1>(key), std::get<2>(key), multipliers.pipelined);
+    };
     if (link.edge < 0) {
       engine::Variable& variable = network.variables[ix(link.variable)];
       const auto next = static_cast<std::int32_t>(network.domains.size());
@@ -275,7 +294,7 @@ void OverlapNetworks::price_links(const Multipliers& multipliers, engine::CostNe
 }
 
 engine::Table OverlapNetworks::priced(const Prices& prices, std::int64_t share,
-                                      const std::vector<std::int64_t>& startup) const {
+                                      const std::vector<std::int64_t>& startup, std::int64_t pipelined) const {
   engine::Table table;
   table.cols = prices.cols;
   table.rows = static_cast<std::int32_t>(prices.times.size()) / prices.cols;
@@ -283,7 +302,8 @@ engine::Table OverlapNetworks::priced(const Prices& prices, std::int64_t share,
     const CommunicationTime& time = prices.times[i];
     const std::int32_t bucket = index_of(time.bucket);
     const engine::Cost taken_over = bucket < 0 ? 0 : scaled(time.startup_ps, startup[ix(bucket)], kWhole);
-    const engine::Cost hidden = prices.in_pieces.empty() ? 0 : prices.in_pieces[i].most_hidden_ps;
+    const engine::Cost hidden =
+        prices.in_pieces.empty() ? 0 : scaled(prices.in_pieces[i].most_hidden_ps, pipelined, kWhole);
     table.costs.push_back(time.exposed_ps - hidden + scaled(time.hideable_ps + taken_over, share, kWhole));
   }
   return table;
@@ -345,6 +365,15 @@ std::vector<WindowTime> OverlapNetworks::class_times(const engine::Assignment& a
   return times;
 }
 
+PipelineTimer OverlapNetworks::pipeline_timer(const engine::Assignment& assignment) const {
+  return {pipelines_, [&](std::int32_t node) {
+            const ModelNetwork::Impl& impl = *model_.impl;
+            const std::size_t x = ix(assignment[ix(impl.node_variable[ix(node)])]);
+            const costs::Strategy& strategy = impl.choices[ix(node)]->strategies[x];
+            return strategy.outputs[0] == not_there() ? nullptr : &strategy;
+          }};
+}
+
 StepTime OverlapNetworks::time(const engine::Assignment& assignment) const {
   const ModelNetwork::Impl& impl = *model_.impl;
   StepTimer timer(windows_.count());
@@ -354,12 +383,7 @@ StepTime OverlapNetworks::time(const engine::Assignment& assignment) const {
     timer.compute(windows_.of_node(static_cast<std::int32_t>(i)), impl.choices[i]->domain.costs[x] - communication);
     timer.communicate(-1, false, {communication});
   }
-  PipelineTimer pipelines(pipelines_, [&](std::int32_t node) {
-    const std::vector<costs::Strategy>& strategies = impl.choices[ix(node)]->strategies;
-    const std::size_t x = ix(assignment[ix(impl.node_variable[ix(node)])]);
-    const bool runs = strategies[x].outputs[0] != not_there();
-    return runs ? &strategies[x] : nullptr;
-  });
+  PipelineTimer pipelines = pipeline_timer(assignment);
   for (std::size_t i = 0; i < links_.size(); ++i) {
     CommunicationTime time = link_time(links_[i], assignment);
     time.exposed_ps -= pipelined_ps(i, assignment, pipelines);

@@ -30,7 +30,8 @@ class OverlapNetworks {
 
   /// What the sums are made with. Windows of one class have the same.
   struct Multipliers {
-    std::vector<std::int64_t> shares;                ///< per class of windows
+    std::vector<std::int64_t> shares;  ///< per class of windows
+    std::int64_t pipelined = kWhole;   ///< of the most that pipelines can hide, what counts; all for a bound
     std::vector<std::vector<std::int64_t>> startup;  ///< per group of links, by bucket: the part that each takes over
   };
   /// All windows with one share, start-ups in equal parts.
@@ -41,6 +42,9 @@ class OverlapNetworks {
   /// Those that give the time of `assignment`, and that of others beside it (slope scaling: Kim and Pardalos 1999). No
   /// bound.
   Multipliers fitted(const engine::Assignment& assignment) const;
+
+  /// Whether any redistribution can run in pieces beside matmuls.
+  bool can_pipeline() const;
 
   /// The model's network with such sums as costs, rounded down.
   engine::CostNetwork priced(const Multipliers& multipliers) const;
@@ -82,10 +86,14 @@ class OverlapNetworks {
   std::vector<Redistribution::Use> readers(std::size_t link, const engine::Assignment& assignment) const;
   std::int64_t pipelined_ps(std::size_t link, const engine::Assignment& assignment, PipelineTimer& timer) const;
   std::int32_t index_of(const std::optional<Bucket>& bucket) const;  ///< in buckets_; -1: nothing
+  PipelineTimer pipeline_timer(const engine::Assignment& assignment) const;
+  /// Of the most that an assignment's pipelines can hide, what they do.
+  std::int64_t pipelined_share(const engine::Assignment& assignment) const;
   /// Of all windows of each class together.
   std::vector<WindowTime> class_times(const engine::Assignment& assignment) const;
   Members members(const engine::Assignment& assignment) const;
-  engine::Table priced(const Prices& prices, std::int64_t share, const std::vector<std::int64_t>& startup) const;
+  engine::Table priced(const Prices& prices, std::int64_t share, const std::vector<std::int64_t>& startup,
+                       std::int64_t pipelined) const;
   void price_links(const Multipliers& multipliers, engine::CostNetwork& network) const;
 
   const Problem& problem_;

@@ -145,16 +145,18 @@ std::int64_t Pipelines::most_hidden_ps(const RedistributeStep& step, const std::
                                        const StrategiesOf& strategies_of) const {
   const std::int64_t num_pieces = group_size(step, problem_.mesh);
   std::int64_t most_ps = 0;
+  std::int64_t least_lost_ps = step.time_ps;  // by small pieces, of any matmul that takes part
   for (const std::int32_t matmul : matmuls) {
     std::int64_t own_ps = 0;
     for (const costs::Strategy& strategy : strategies_of(matmul)) {
       if (strategy.outputs[0] == not_there() || !fits(matmul, strategy, step)) continue;
       const auto [whole_ps, piece_ps] = times(matmul, strategy, num_pieces);
       own_ps = std::max(own_ps, whole_ps - piece_ps);
+      least_lost_ps = std::min(least_lost_ps, num_pieces * piece_ps - whole_ps);
     }
     most_ps += own_ps;
   }
-  return reached(std::min(step.time_ps, most_ps) - sum_ps(step));
+  return reached(std::min(step.time_ps - least_lost_ps, most_ps) - sum_ps(step));
 }
 
 std::int64_t Pipelines::reached(std::int64_t gained_ps) const {
