@@ -9,8 +9,6 @@
 namespace autopar::engine {
 namespace {
 
-__extension__ using Wide = __int128;
-
 /// Sweeps after a small change of the prices, and how often the price interval is halved.
 constexpr int kSweepsPerPrice = 6;
 constexpr int kHalvings = 14;
@@ -78,14 +76,15 @@ class PriceSearch {
   std::int64_t first_price(std::size_t point) const {
     std::int64_t most = 0;
     for (const CoreVariable& variable : dual_.core().variables()) {
-      if (!variable.has_usage() || std::cmp_less(point, variable.first_point) ||
-          std::cmp_greater_equal(point, variable.last_point)) {
-        continue;
-      }
+      const std::vector<VariableUsage::Piece>& pieces = variable.usage.pieces;
+      const auto here = std::ranges::find_if(pieces, [point](const VariableUsage::Piece& piece) {
+        return std::cmp_less_equal(piece.first, point) && std::cmp_less(point, piece.last);
+      });
+      if (here == pieces.end()) continue;
       std::int64_t most_of_this = 0;
       for (std::size_t x = 0; x < variable.costs.size(); ++x) {
-        const auto at = variable.usage_of(static_cast<std::int32_t>(x));
-        most_of_this = std::max(most_of_this, at[point - ix(variable.first_point)]);
+        const auto amounts = variable.usage.of(static_cast<std::int32_t>(x));
+        most_of_this = std::max(most_of_this, amounts[ix(here - pieces.begin())]);
       }
       most += most_of_this;
     }
@@ -158,12 +157,7 @@ int converge(Dual& dual, Cost enough, int max_sweeps) {
 
 std::vector<std::int64_t> usage_of(const Core& core, const std::vector<std::int32_t>& rounded) {
   std::vector<std::int64_t> usage(core.capacity().size(), 0);
-  for (std::size_t v = 0; v < rounded.size(); ++v) {
-    const CoreVariable& variable = core.variables()[v];
-    if (!variable.has_usage()) continue;
-    std::size_t t = ix(variable.first_point);
-    for (std::int64_t amount : variable.usage_of(rounded[v])) usage[t++] += amount;
-  }
+  for (std::size_t v = 0; v < rounded.size(); ++v) core.variables()[v].usage.add(rounded[v], 1, usage);
   return usage;
 }
 
@@ -190,10 +184,8 @@ Switch make_switch(const Core& core, std::vector<std::int32_t> group, const std:
     const CoreVariable& variable = core.variables()[ix(v)];
     made.saves += variable.costs[ix(frugal[ix(v)])] - variable.costs[ix(costly[ix(v)])];
     edges.insert(edges.end(), variable.edges.begin(), variable.edges.end());
-    if (!variable.has_usage()) continue;
-    const auto more = variable.usage_of(costly[ix(v)]);
-    const auto less = variable.usage_of(frugal[ix(v)]);
-    for (std::size_t t = 0; t < more.size(); ++t) made.uses[ix(variable.first_point) + t] += more[t] - less[t];
+    variable.usage.add(costly[ix(v)], 1, made.uses);
+    variable.usage.add(frugal[ix(v)], -1, made.uses);
   }
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());

@@ -3,18 +3,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "engine/cost_network.h"
+#include "engine/usage.h"
 
 namespace autopar::engine {
-
-/// The values that are still in question, per variable of a network, ascending.
-using LiveValues = std::vector<std::vector<std::int32_t>>;
-
-/// All values of all variables.
-LiveValues all_values(const CostNetwork& network);
 
 /// A table over live states only, both ways round so that either end reads contiguous rows.
 struct CoreTable {
@@ -43,18 +37,8 @@ struct CoreEdge {
 
 struct CoreVariable {
   std::vector<Cost> costs;  ///< per live value, with the edges to decided neighbours folded in
-  /// Live values x the usage points [first_point, last_point); empty: none. Above what the least using value uses.
-  std::vector<std::int64_t> usage;
-  std::int32_t first_point = 0;
-  std::int32_t last_point = 0;
+  VariableUsage usage;      ///< of the live values
   std::vector<std::int32_t> edges;  ///< in ascending order of the other end
-
-  bool has_usage() const { return !usage.empty(); }
-  /// Usage of live value `x` at each of its points.
-  std::span<const std::int64_t> usage_of(std::int32_t x) const {
-    const auto points = static_cast<std::size_t>(last_point - first_point);
-    return std::span(usage).subspan(static_cast<std::size_t>(x) * points, points);
-  }
 };
 
 /// A network restricted to live values, in a form made for sweeps: variables with one live value are folded away,
@@ -78,8 +62,7 @@ class Core {
   std::shared_ptr<const CoreTable> restrict_table(const CostNetwork& network, std::int32_t table,
                                                   const Projection& rows, const Projection& cols);
   void add_edge(const CostNetwork& network, std::int32_t source, const LiveValues& live);
-  void set_usage_points(const CostNetwork& network, const LiveValues& live);
-  static void take_off_least(CoreVariable& open);
+  void set_usage(const CostNetwork& network, const LiveValues& live);
 
   std::vector<CoreVariable> variables_;
   std::vector<CoreEdge> edges_;

@@ -7,12 +7,6 @@
 #include "engine/index.h"
 
 namespace autopar::engine {
-namespace {
-
-__extension__ using Wide = __int128;
-
-}  // namespace
-
 std::vector<std::vector<std::int32_t>> split_by_levels(const std::vector<std::vector<std::int32_t>>& levels,
                                                        const std::vector<std::int32_t>& values) {
   std::vector<std::vector<std::int32_t>> parts;
@@ -28,7 +22,7 @@ std::vector<std::vector<std::int32_t>> split_by_levels(const std::vector<std::ve
 }
 
 std::int64_t usage_at(const CostNetwork& network, const Assignment& assignment, std::int32_t time) {
-  std::int64_t sum = 0;
+  std::int64_t sum = ix(time) < network.base_usage.size() ? network.base_usage[ix(time)] : 0;
   for (std::int32_t v = 0; v < network.num_variables(); ++v) {
     const std::vector<Span>& spans = network.variables[ix(v)].spans;
     for (std::size_t s = 0; s < spans.size(); ++s) {
@@ -50,6 +44,10 @@ std::int64_t peak_usage(const CostNetwork& network, const Assignment& assignment
       changes.emplace_back(variable.spans[s].start, usage);
       changes.emplace_back(variable.spans[s].end, -usage);
     }
+  }
+  for (std::size_t t = 0; t < network.base_usage.size(); ++t) {
+    changes.emplace_back(static_cast<std::int32_t>(t), network.base_usage[t]);
+    changes.emplace_back(static_cast<std::int32_t>(t) + 1, -network.base_usage[t]);
   }
   // At one time point what ends goes before what starts: lives are half-open.
   std::sort(changes.begin(), changes.end());

@@ -9,6 +9,8 @@
 namespace autopar::engine {
 
 using Cost = std::int64_t;
+/// For sums and products that 64 bits might not hold.
+__extension__ using Wide = __int128;
 
 /// Costs at or above this are forbidden. Far below the maximum, so that a few of them can be added.
 inline constexpr Cost kForbidden = std::numeric_limits<Cost>::max() / 8;
@@ -82,6 +84,8 @@ struct CostNetwork {
   std::vector<Variable> variables;
   std::vector<Edge> edges;
   std::int64_t usage_limit = -1;  ///< at every time point; negative: none
+  /// Used at the time points 0, 1, ... whatever is chosen; nothing at later ones.
+  std::vector<std::int64_t> base_usage = {};
 
   std::int32_t num_variables() const { return static_cast<std::int32_t>(variables.size()); }
   const Domain& domain(std::int32_t variable) const {

@@ -9,8 +9,6 @@
 namespace autopar::engine {
 namespace {
 
-__extension__ using Wide = __int128;
-
 /// out[b] = min over a of table[a][b] - moved[a]: the hot spot of a sweep.
 AUTOPAR_VECTORISED void min_minus(const Cost* table, const Cost* moved, std::size_t rows, std::size_t cols, Cost* out) {
   for (std::size_t b = 0; b < cols; ++b) out[b] = table[b] - moved[0];
@@ -26,7 +24,8 @@ AUTOPAR_VECTORISED void min_minus(const Cost* table, const Cost* moved, std::siz
 
 }  // namespace
 
-Dual::Dual(const Core& core) : core_(core), prices_(core.capacity().size(), 0), constant_(core.constant()) {
+Dual::Dual(const Core& core) : core_(core), constant_(core.constant()) {
+  take_prices(Prices(core.capacity().size(), 0));
   const std::vector<CoreVariable>& variables = core.variables();
   taken_.assign(variables.size(), 0);
   std::size_t most_edges = 0;
@@ -36,6 +35,7 @@ Dual::Dual(const Core& core) : core_(core), prices_(core.capacity().size(), 0), 
     most_edges = std::max(most_edges, variable.edges.size());
   }
   push_.resize(most_edges);
+  marginals_ = theta_;
   for (const CoreEdge& edge : core.edges()) {
     to_u_.emplace_back(ix(edge.table->rows), 0);
     to_v_.emplace_back(ix(edge.table->cols), 0);
@@ -74,7 +74,7 @@ void Dual::warm_start(const Dual& other) {
 }
 
 void Dual::restore(const Dual& other) {
-  prices_ = other.prices_;
+  take_prices(other.prices_);
   constant_ = other.constant_;
   theta_ = other.theta_;
   taken_ = other.taken_;
@@ -83,27 +83,35 @@ void Dual::restore(const Dual& other) {
 }
 
 Cost Dual::usage_price(std::int32_t variable, std::int32_t x) const {
-  const CoreVariable& self = core_.variables()[ix(variable)];
-  if (!self.has_usage()) return 0;
+  const VariableUsage& usage = core_.variables()[ix(variable)].usage;
+  if (usage.empty()) return 0;
   Wide price = 0;
-  std::size_t t = ix(self.first_point);
-  for (std::int64_t amount : self.usage_of(x)) price += Wide{prices_[t++]} * amount;
+  const auto amounts = usage.of(x);
+  for (std::size_t p = 0; p < amounts.size(); ++p) {
+    price += (prices_before_[ix(usage.pieces[p].last)] - prices_before_[ix(usage.pieces[p].first)]) * amounts[p];
+  }
   return static_cast<Cost>(price >> kPriceShift);
 }
 
 void Dual::set_prices(const Prices& prices) {
   const auto add_prices = [this](Cost sign) {
     for (std::size_t v = 0; v < core_.variables().size(); ++v) {
-      if (!core_.variables()[v].has_usage()) continue;
+      if (core_.variables()[v].usage.empty()) continue;
       for (std::size_t x = 0; x < core_.variables()[v].costs.size(); ++x) {
         theta_[offset_[v] + x] += sign * usage_price(static_cast<std::int32_t>(v), static_cast<std::int32_t>(x));
       }
     }
   };
   add_prices(-1);
-  prices_ = prices;
+  take_prices(prices);
   add_prices(1);
   for (std::size_t v = 0; v < core_.variables().size(); ++v) take_minimum(static_cast<std::int32_t>(v));
+}
+
+void Dual::take_prices(const Prices& prices) {
+  prices_ = prices;
+  prices_before_.assign(prices.size() + 1, 0);
+  for (std::size_t t = 0; t < prices.size(); ++t) prices_before_[t + 1] = prices_before_[t] + prices[t];
 }
 
 // For an assignment within the limit, Σ floor(price · usage) <= floor(Σ price · capacity): what pricing added to its
@@ -144,8 +152,12 @@ void Dual::sweep() {
 
 void Dual::visit(std::int32_t variable, bool forwards) {
   const CoreVariable& self = core_.variables()[ix(variable)];
-  if (self.edges.empty()) return;
   take_minimum(variable);
+  if (!self.usage.empty()) {
+    std::copy_n(theta_.begin() + static_cast<std::ptrdiff_t>(offset(variable)), self.costs.size(),
+                marginals_.begin() + static_cast<std::ptrdiff_t>(offset(variable)));
+  }
+  if (self.edges.empty()) return;
   // Edges are in order of the other end: the earlier ones first.
   const auto split = std::partition_point(self.edges.begin(), self.edges.end(), [&](std::int32_t edge) {
     return core_.other_end(edge, variable).variable < variable;

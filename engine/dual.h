@@ -43,6 +43,9 @@ class Dual {
   Cost node_cost(std::int32_t variable, std::int32_t x) const { return theta_[offset(variable) + ixs(x)]; }
   /// Cost that sits on a pair of states of `edge`; >= 0.
   Cost edge_cost(std::int32_t edge, std::int32_t row, std::int32_t col) const;
+  /// What was on value `x` of `variable` when the last sweep came by, with all that its neighbours had passed on: near
+  /// its min-marginal in the relaxation, the least being 0.
+  Cost marginal(std::int32_t variable, std::int32_t x) const { return marginals_[offset(variable) + ixs(x)]; }
   /// Price of the usage of value `x`.
   Cost usage_price(std::int32_t variable, std::int32_t x) const;
   /// Σ of what was taken out of `variable` into the constant so far.
@@ -62,16 +65,19 @@ class Dual {
   static std::size_t ixs(std::int32_t i) { return static_cast<std::size_t>(i); }
   std::size_t offset(std::int32_t variable) const { return offset_[ixs(variable)]; }
   void take_minimum(std::int32_t variable);
+  void take_prices(const Prices& prices);
   void visit(std::int32_t variable, bool forwards);
   void push(std::int32_t variable, std::int32_t edge, const std::vector<Cost>& amount);
   void pull(std::int32_t edge, std::int32_t into);
 
   const Core& core_;
   Prices prices_;
+  std::vector<Wide> prices_before_;  // sums, so that a piece of usage is priced at once
   Cost constant_ = 0;
   std::vector<std::size_t> offset_;
   std::vector<Cost> theta_;
   std::vector<Cost> taken_;
+  std::vector<Cost> marginals_;
   std::vector<std::vector<Cost>> to_u_;  // per edge: cost moved to u, by row
   std::vector<std::vector<Cost>> to_v_;  // and to v, by column
   std::vector<std::vector<Cost>> push_;  // scratch, one per outgoing edge

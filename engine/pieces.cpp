@@ -20,7 +20,7 @@ Pieces::Pieces(const CostNetwork& network, const LiveValues& live, const Dual& d
   find_pieces();
   for (std::size_t v = 0; v < core_.variables().size(); ++v) {
     Cost most = 0;
-    if (!core_.variables()[v].has_usage()) continue;
+    if (core_.variables()[v].usage.empty()) continue;
     for (std::size_t x = 0; x < core_.variables()[v].costs.size(); ++x) {
       most = std::max(most, dual.usage_price(static_cast<std::int32_t>(v), static_cast<std::int32_t>(x)));
     }
@@ -86,9 +86,11 @@ std::vector<std::int64_t> Pieces::signature(const Piece& piece) const {
     facts.push_back(static_cast<std::int64_t>(variable.costs.size()));
     if (piece.keep[i]) continue;
     list(variable.costs);
-    list(variable.usage);
-    facts.push_back(variable.first_point);
-    facts.push_back(variable.last_point);
+    list(variable.usage.amounts);
+    for (const VariableUsage::Piece& uses : variable.usage.pieces) {
+      facts.push_back(uses.first);
+      facts.push_back(uses.last);
+    }
   }
   // The core shares equal tables and projections, so their addresses stand for their content.
   for (std::int32_t e : piece.edges) {
@@ -170,13 +172,13 @@ Block::Variable Pieces::block_variable(const Piece& piece, std::size_t i) const 
   variable.keep = piece.keep[i] != 0;
   for (std::size_t x = 0; x < core.costs.size(); ++x) {
     variable.costs.push_back(dual_.node_cost(v, static_cast<std::int32_t>(x)));
-    if (core.has_usage()) variable.prices.push_back(dual_.usage_price(v, static_cast<std::int32_t>(x)));
+    if (!core.usage.empty()) variable.prices.push_back(dual_.usage_price(v, static_cast<std::int32_t>(x)));
   }
   const std::size_t points = core_.capacity().size();
-  for (std::size_t x = 0; core.has_usage() && x < core.costs.size(); ++x) {
-    const auto at = core.usage_of(static_cast<std::int32_t>(x));
-    variable.usage.resize(variable.usage.size() + points, 0);
-    std::copy(at.begin(), at.end(), variable.usage.end() - static_cast<std::ptrdiff_t>(points) + core.first_point);
+  for (std::size_t x = 0; !core.usage.empty() && x < core.costs.size(); ++x) {
+    std::vector<std::int64_t> amounts(points, 0);
+    core.usage.add(static_cast<std::int32_t>(x), 1, amounts);
+    variable.usage.insert(variable.usage.end(), amounts.begin(), amounts.end());
   }
   for (const std::vector<std::int32_t>& level : network_.domain(v).levels) {
     std::vector<std::int32_t>& groups = variable.levels.emplace_back();

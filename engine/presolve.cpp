@@ -1,7 +1,8 @@
 #include "engine/presolve.h"
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
+#include <utility>
 
 #include "engine/index.h"
 #include "engine/vectorise.h"
@@ -11,6 +12,8 @@ namespace {
 
 /// A new table may have this many entries at most. Above, eliminating a variable costs more than it saves.
 constexpr std::int64_t kMaxTable = 1 << 13;
+/// Variables with at most so many neighbours go before the others.
+constexpr std::size_t kDegrees[] = {0, 1, 2, 8, 64, std::numeric_limits<std::size_t>::max()};
 
 /// The least of bad[i] - good[i], at most kForbidden / 1024; hugely negative if good is forbidden where bad is not.
 /// Without branches, so that it is vectorised.
@@ -25,7 +28,8 @@ AUTOPAR_VECTORISED Cost least_difference(const Cost* bad, const Cost* good, std:
 
 }  // namespace
 
-Presolve::Presolve(const CostNetwork& network) : net_(network), num_original_(network.variables.size()) {
+Presolve::Presolve(const CostNetwork& network, const PresolveSteps& steps)
+    : steps_(steps), net_(network), num_original_(network.variables.size()) {
   edges_of_.resize(num_original_);
   edge_alive_.assign(net_.edges.size(), 1);
   variable_alive_.assign(num_original_, 1);
@@ -35,44 +39,51 @@ Presolve::Presolve(const CostNetwork& network) : net_(network), num_original_(ne
     edges_of_[ix(net_.edges[e].u)].push_back(static_cast<std::int32_t>(e));
     edges_of_[ix(net_.edges[e].v)].push_back(static_cast<std::int32_t>(e));
   }
+  take_usage();
   run();
 }
 
 void Presolve::run() {
-  // Fewest neighbours first keeps tables small; within a pass variables go in index order, so that the copies of a
-  // repeated layer, which have the same relative order, are treated alike.
-  bool changed = true;
-  while (changed && !infeasible_) {
-    changed = false;
-    for (std::size_t max_degree = 0; max_degree <= 2; ++max_degree) {
+  // Variables with few neighbours first: that keeps tables small, and what equals a hub becomes part of it, not the hub
+  // of that. Within a pass variables go in index order, so that the copies of a repeated layer, which have the same
+  // relative order, are treated alike.
+  do {
+    for (std::size_t level = 0; level < std::size(kDegrees) && !infeasible_; ++level) {
+      bool changed = false;
       for (std::size_t v = 0; v < num_original_ && !infeasible_; ++v) {
-        if (!variable_alive_[v] || !awake_[v]) continue;
-        const bool last_look = max_degree == 2;
-        if (edges_of_[v].size() > max_degree && !last_look) continue;
-        if (last_look) awake_[v] = 0;
+        if (!variable_alive_[v] || !awake_[v] || edges_of_[v].size() > kDegrees[level]) continue;
+        awake_[v] = 0;
         changed |= reduce_variable(static_cast<std::int32_t>(v));
       }
+      if (changed) level = std::size_t{0} - 1;
     }
-  }
-  if (!infeasible_) compact();
+  } while (!infeasible_ && steps_.usage && reduce_usage());
+  if (infeasible_) return;
+  give_usage_back();
+  compact();
 }
 
 bool Presolve::reduce_variable(std::int32_t variable) {
-  // Merging parallel edges may change adjacency while it runs: look again from the start after each.
-  bool changed = false;
-  for (bool again = true; again;) {
-    again = false;
-    const std::vector<View> around = views(variable);
-    for (std::size_t i = 0; i < around.size() && !again; ++i) {
-      for (std::size_t j = i + 1; j < around.size() && !again; ++j) {
-        if (around[i].other != around[j].other) continue;
-        merge_edges(around[i].edge, around[j].edge);
-        changed = again = true;
-      }
-    }
-  }
+  bool changed = merge_parallel(variable);
   changed |= remove_values(variable);
-  if (!infeasible_) changed |= eliminate(variable);
+  if (!infeasible_ && steps_.fold) changed |= fold(variable);
+  if (!infeasible_ && steps_.eliminate && eliminate(variable)) return true;
+  if (!infeasible_ && steps_.contract) changed |= contract(variable);
+  return changed;
+}
+
+bool Presolve::merge_parallel(std::int32_t variable) {
+  std::vector<std::pair<std::int32_t, std::int32_t>> around;  // (neighbour, edge)
+  for (const View& v : views(variable)) around.emplace_back(v.other, v.edge);
+  std::ranges::sort(around);
+  bool changed = false;
+  for (std::size_t i = 1; i < around.size(); ++i) {
+    if (around[i].first != around[i - 1].first) continue;
+    merge_edges(around[i - 1].second, around[i].second);
+    around[i].second = around[i - 1].second;
+    ++counts_.merged_edges;
+    changed = true;
+  }
   return changed;
 }
 
@@ -98,10 +109,10 @@ std::int32_t Presolve::num_states(std::int32_t table, bool rows) const {
 }
 
 bool Presolve::eliminate(std::int32_t variable) {
-  if (!net_.domain(variable).usage.empty()) return false;
+  if (!uses_[ix(variable)].empty()) return false;
   const std::vector<View> around = views(variable);
   if (around.size() > 2) return false;
-  Eliminated step{variable, net_.variables[ix(variable)].domain, values_[ix(variable)], {}, {-1, -1}, 0};
+  Eliminated step{variable, net_.variables[ix(variable)].domain, values_[ix(variable)], {}, {-1, -1}, 0, -1};
   for (const View& neighbour : around) {
     step.views[ix(step.num_views)] = neighbour;
     step.other_values[ix(step.num_views)] = values_[ix(neighbour.other)];
@@ -121,6 +132,7 @@ bool Presolve::eliminate(std::int32_t variable) {
   }
   variable_alive_[ix(variable)] = 0;
   eliminated_.push_back(step);
+  ++counts_.eliminated;
   return true;
 }
 
@@ -222,25 +234,36 @@ void Presolve::merge_edges(std::int32_t first, std::int32_t second) {
 
 bool Presolve::remove_values(std::int32_t variable) {
   const std::vector<View> around = views(variable);
-  Variable& self = net_.variables[ix(variable)];
-  Key key{self.domain};
+  const std::int32_t domain = net_.variables[ix(variable)].domain;
+  Key key{domain, static_cast<std::int32_t>(around.size())};
   for (const View& v : around) {
     key.insert(key.end(), {v.table, v.self_project, v.other_project, v.self_is_row});
   }
-  const auto [entry, is_new] = survivor_memo_.try_emplace(key);
+  for (const Use& use : uses_[ix(variable)]) key.push_back(use.row);
+  const auto [entry, is_new] = survivor_memo_.try_emplace(std::move(key));
   if (is_new) entry->second = surviving_values(variable, around);
-  const std::vector<std::int32_t>& kept = entry->second;
-  if (kept.empty()) infeasible_ = true;
-  if (infeasible_ || kept.size() == net_.domains[ix(self.domain)].costs.size()) return false;
+  const Survivors& survivors = entry->second;
+  const std::size_t removed = net_.domains[ix(domain)].costs.size() - survivors.kept.size();
+  counts_.dead_values += survivors.num_dead;
+  counts_.dominated_values += static_cast<std::int64_t>(removed) - survivors.num_dead;
+  if (survivors.kept.empty()) infeasible_ = true;
+  if (infeasible_ || removed == 0) return false;
+  keep_values(variable, survivors.kept, around);
+  return true;
+}
+
+void Presolve::keep_values(std::int32_t variable, const std::vector<std::int32_t>& kept,
+                           const std::vector<View>& around) {
+  Variable& self = net_.variables[ix(variable)];
   self.domain = restrict_domain(self.domain, kept);
   values_[ix(variable)] = restrict_values(values_[ix(variable)], kept);
+  for (Use& use : uses_[ix(variable)]) use.row = restrict_row(use.row, kept);
   for (const View& v : around) {
     Edge& edge = net_.edges[ix(v.edge)];
     std::int32_t& projection = v.self_is_row ? edge.project_u : edge.project_v;
     projection = restrict_projection(projection, kept);
     wake(v.other);
   }
-  return true;
 }
 
 Presolve::Rows Presolve::rows_of(const View& view) const {
@@ -256,18 +279,21 @@ Presolve::Rows Presolve::rows_of(const View& view) const {
   return rows;
 }
 
-std::vector<std::int32_t> Presolve::surviving_values(std::int32_t variable, const std::vector<View>& views) const {
+Presolve::Survivors Presolve::surviving_values(std::int32_t variable, const std::vector<View>& views) const {
   const Domain& domain = net_.domain(variable);
   std::vector<Rows> edges;
   for (const View& v : views) edges.push_back(rows_of(v));
-  std::vector<std::int32_t> kept;
+  Survivors survivors;
+  std::vector<std::int32_t>& kept = survivors.kept;
   for (std::int32_t x = 0; x < domain.size(); ++x) {
     if (!is_dead(domain, x, edges)) kept.push_back(x);
   }
+  survivors.num_dead = domain.size() - static_cast<std::int32_t>(kept.size());
+  if (!steps_.dominate) return survivors;
   // Earlier values win ties, so of equals exactly one stays.
   for (std::size_t i = 0; i < kept.size();) {
     const bool dominated = std::any_of(kept.begin(), kept.end(), [&](std::int32_t other) {
-      return other != kept[i] && dominates(domain, other, kept[i], edges);
+      return other != kept[i] && dominates(variable, other, kept[i], edges);
     });
     if (dominated) {
       kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(i));
@@ -275,7 +301,7 @@ std::vector<std::int32_t> Presolve::surviving_values(std::int32_t variable, cons
       ++i;
     }
   }
-  return kept;
+  return survivors;
 }
 
 bool Presolve::is_dead(const Domain& domain, std::int32_t value, const std::vector<Rows>& edges) {
@@ -286,10 +312,12 @@ bool Presolve::is_dead(const Domain& domain, std::int32_t value, const std::vect
   });
 }
 
-bool Presolve::dominates(const Domain& domain, std::int32_t better, std::int32_t worse,
-                         const std::vector<Rows>& edges) {
+bool Presolve::dominates(std::int32_t variable, std::int32_t better, std::int32_t worse,
+                         const std::vector<Rows>& edges) const {
+  const Domain& domain = net_.domain(variable);
   bool uses_less = false;
-  for (const std::vector<std::int64_t>& usage : domain.usage) {
+  for (const Use& use : uses_[ix(variable)]) {
+    const std::vector<std::int64_t>& usage = rows_[ix(use.row)];
     if (usage[ix(better)] > usage[ix(worse)]) return false;
     uses_less |= usage[ix(better)] < usage[ix(worse)];
   }
@@ -312,10 +340,8 @@ std::int32_t Presolve::restrict_domain(std::int32_t domain, const std::vector<st
     const Domain& from = net_.domains[ix(domain)];
     Domain to;
     to.levels.resize(from.levels.size());
-    to.usage.resize(from.usage.size());
     for (std::int32_t x : kept) {
       to.costs.push_back(from.costs[ix(x)]);
-      for (std::size_t s = 0; s < from.usage.size(); ++s) to.usage[s].push_back(from.usage[s][ix(x)]);
       for (std::size_t l = 0; l < from.levels.size(); ++l) to.levels[l].push_back(from.levels[l][ix(x)]);
     }
     entry->second = static_cast<std::int32_t>(net_.domains.size());
@@ -404,8 +430,9 @@ std::int32_t Presolve::best_value(const Eliminated& step, const Assignment& orig
       const std::vector<std::int32_t>& values = value_lists_[ix(list)];
       value = static_cast<std::int32_t>(std::lower_bound(values.begin(), values.end(), value) - values.begin());
     }
-    other_state[ix(i)] = net_.projections[ix(v.other_project)][ix(value)];
+    other_state[ix(i)] = step.follows >= 0 ? value : net_.projections[ix(v.other_project)][ix(value)];
   }
+  if (step.follows >= 0) return maps_[ix(step.follows)][ix(other_state[0])];
   const std::vector<Cost>& costs = net_.domains[ix(step.domain)].costs;
   std::int32_t best = 0;
   Cost best_cost = kForbidden;

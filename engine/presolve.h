@@ -3,28 +3,49 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/cost_network.h"
+#include "engine/usage.h"
 
 namespace autopar::engine {
 
-/// Makes a network smaller without changing its optimum:
-/// - values that cannot be part of any allowed assignment go;
-/// - a value goes if another one of its variable is at least as good whatever the neighbours choose and uses no more
-///   (dead-end elimination: Goldstein 1994, for protein side chains);
-/// - variables without usage and with at most two neighbours are eliminated (bucket elimination, Dechter 1999), which
-///   leaves a table between the neighbours; edges between the same two variables become one.
-/// Every step is memoised by the shared tables it reads, so repeated layers are reduced once and stay alike.
+/// Which of presolve's steps to take. Values that cannot be part of any allowed assignment always go, and edges between
+/// the same two variables always become one.
+struct PresolveSteps {
+  bool dominate = true;   ///< a value goes if another is at least as good whatever the neighbours choose, and uses no
+                          ///< more (dead-end elimination: Goldstein 1994, for protein side chains)
+  bool eliminate = true;  ///< variables without usage and with at most two neighbours go (bucket elimination, Dechter
+                          ///< 1999), which leaves a table between the neighbours
+  bool contract = true;   ///< a variable whose value follows from a neighbour's becomes part of it
+  bool fold = true;       ///< tables that are the sum of a row and a column go into the costs of their ends
+  bool usage = true;      ///< only what can break the limit is kept of usage over time
+};
+
+/// How often presolve did what.
+struct PresolveCounts {
+  std::int64_t dead_values = 0;  ///< cannot be part of any assignment, or use more than there is
+  std::int64_t dominated_values = 0;
+  std::int64_t merged_edges = 0;
+  std::int64_t folded_edges = 0;
+  std::int64_t contracted = 0;
+  std::int64_t eliminated = 0;
+  std::int64_t time_points = 0;  ///< what is left of them
+};
+
+/// Makes a network smaller without changing its optimum. Every step is memoised by the shared tables it reads, so
+/// repeated layers are reduced once and stay alike.
 class Presolve {
  public:
-  explicit Presolve(const CostNetwork& network);
+  explicit Presolve(const CostNetwork& network, const PresolveSteps& steps = {});
 
   /// True if some variable has no value left.
   bool infeasible() const { return infeasible_; }
   /// What remains. Its optimum plus constant() is the optimum of the original network.
   const CostNetwork& reduced() const { return net_; }
   Cost constant() const { return constant_; }
+  const PresolveCounts& counts() const { return counts_; }
 
   /// The best assignment of the original network that agrees with `reduced` on what remained.
   Assignment restore(const Assignment& reduced) const;
@@ -39,7 +60,7 @@ class Presolve {
     std::int32_t other_project = -1;
     bool self_is_row = true;
   };
-  /// A variable that was eliminated: its cheapest value follows from its neighbours' values.
+  /// A variable that is gone: its cheapest value follows from its neighbours' values.
   struct Eliminated {
     std::int32_t variable = -1;
     std::int32_t domain = -1;
@@ -47,6 +68,12 @@ class Presolve {
     std::array<View, 2> views;
     std::array<std::int32_t, 2> other_values{-1, -1};
     int num_views = 0;
+    std::int32_t follows = -1;  // contracted: what it is for each value of its one neighbour, index into maps_
+  };
+  /// A variable's usage while its span lasts: a row of amounts, one per value.
+  struct Use {
+    Span span;
+    std::int32_t row = -1;
   };
   using Key = std::vector<std::int32_t>;
 
@@ -57,11 +84,23 @@ class Presolve {
 
   void run();
   bool reduce_variable(std::int32_t variable);
+  bool merge_parallel(std::int32_t variable);
   bool eliminate(std::int32_t variable);
   void eliminate_leaf(std::int32_t variable, const View& view);
   bool eliminate_link(std::int32_t variable, const View& a, const View& b);
   void merge_edges(std::int32_t first, std::int32_t second);
   bool remove_values(std::int32_t variable);
+  void keep_values(std::int32_t variable, const std::vector<std::int32_t>& kept, const std::vector<View>& around);
+  bool fold(std::int32_t variable);
+  bool contract(std::int32_t variable);
+  void contract_into(std::int32_t variable, const View& into, std::int32_t map);
+  std::int32_t map_of(const View& view);
+  bool reduce_usage();
+  bool set_usage(std::int32_t variable, const VariableUsage& usage);
+  bool remove_excessive(std::int32_t variable, const VariableUsage& usage, const std::vector<std::int64_t>& capacity);
+  CostNetwork users(std::vector<std::int32_t>& variables) const;
+  void take_usage();
+  void give_usage_back();
   /// The costs of an edge as a variable meets them: per value a row over the neighbour's states.
   struct Rows {
     const Projection* row_of = nullptr;
@@ -72,18 +111,29 @@ class Presolve {
     }
   };
   Rows rows_of(const View& view) const;
-  std::vector<std::int32_t> surviving_values(std::int32_t variable, const std::vector<View>& views) const;
-  static bool dominates(const Domain& domain, std::int32_t better, std::int32_t worse, const std::vector<Rows>& edges);
+  /// What is left of a variable's values, and how many of those that are not were dead.
+  struct Survivors {
+    std::vector<std::int32_t> kept;
+    std::int64_t num_dead = 0;
+  };
+  Survivors surviving_values(std::int32_t variable, const std::vector<View>& views) const;
+  bool dominates(std::int32_t variable, std::int32_t better, std::int32_t worse, const std::vector<Rows>& edges) const;
   static bool is_dead(const Domain& domain, std::int32_t value, const std::vector<Rows>& edges);
   std::int32_t restrict_domain(std::int32_t domain, const std::vector<std::int32_t>& kept);
   std::int32_t restrict_projection(std::int32_t projection, const std::vector<std::int32_t>& kept);
+  std::int32_t restrict_row(std::int32_t row, const std::vector<std::int32_t>& kept);
   std::int32_t restrict_values(std::int32_t values, const std::vector<std::int32_t>& kept);
   void kill_edge(std::int32_t edge);
   void wake(std::int32_t variable);
   void compact();
+  std::int32_t intern(Domain domain);
+  std::int32_t intern(std::vector<std::int64_t> row);
+  std::int32_t mapped_projection(std::int32_t projection, std::int32_t map);
   std::int32_t best_value(const Eliminated& step, const Assignment& original) const;
 
-  CostNetwork net_;
+  PresolveSteps steps_;
+  PresolveCounts counts_;
+  CostNetwork net_;  // its domains have no usage while steps are taken
   Cost constant_ = 0;
   bool infeasible_ = false;
 
@@ -95,16 +145,25 @@ class Presolve {
   std::vector<std::vector<std::int32_t>> value_lists_;
   std::vector<std::int32_t> values_;
   std::vector<Eliminated> eliminated_;
+  std::vector<std::vector<Use>> uses_;            // of each variable
+  std::vector<std::vector<std::int64_t>> rows_;   // shared by variables
+  std::vector<std::vector<std::int32_t>> maps_;   // from a variable's values to those of another that follows from it
   std::vector<std::int32_t> remaining_;  // original variable of each reduced one
   std::size_t num_original_ = 0;
 
   std::map<Key, std::int32_t> leaf_memo_;
   std::map<Key, std::int32_t> link_memo_;
   std::map<Key, std::array<std::int32_t, 3>> merge_memo_;
-  std::map<Key, std::vector<std::int32_t>> survivor_memo_;
+  std::map<Key, Survivors> survivor_memo_;
   std::map<Key, std::int32_t> domain_memo_;
   std::map<Key, std::int32_t> projection_memo_;
   std::map<Key, std::int32_t> values_memo_;
+  std::map<Key, std::int32_t> map_memo_;     // -1: values do not follow
+  std::map<Key, std::int32_t> mapped_memo_;
+  std::map<Key, std::int32_t> row_memo_;     // rows of fewer values, or of another variable's
+  std::map<Key, std::array<std::int32_t, 2>> fold_memo_;
+  std::unordered_multimap<std::size_t, std::int32_t> domains_by_hash_;
+  std::map<std::vector<std::int64_t>, std::int32_t> rows_by_content_;
 };
 
 }  // namespace autopar::engine

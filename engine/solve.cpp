@@ -300,7 +300,7 @@ class Solver {
     Cost most = 0;
     for (std::size_t v = 0; v < part.live.size(); ++v) {
       const auto variable = static_cast<std::int32_t>(v);
-      if (!part.core->variables()[v].has_usage()) continue;
+      if (part.core->variables()[v].usage.empty()) continue;
       Cost least = kForbidden;
       Cost largest = 0;
       for (std::size_t x = 0; x < part.live[v].size(); ++x) {
@@ -391,10 +391,9 @@ class Solver {
     for (std::size_t v = 0; v < live.size(); ++v) {
       const CoreVariable& variable = part.core->variables()[v];
       const auto fits = [&](std::size_t x) {
-        if (!variable.has_usage()) return true;
-        std::size_t t = ix(variable.first_point);
-        for (std::int64_t amount : variable.usage_of(static_cast<std::int32_t>(x))) {
-          if (amount > part.core->capacity()[t++]) return false;
+        const auto amounts = variable.usage.of(static_cast<std::int32_t>(x));
+        for (std::size_t p = 0; p < amounts.size(); ++p) {
+          if (amounts[p] > variable.usage.least_of(p, part.core->capacity())) return false;
         }
         return true;
       };

@@ -87,6 +87,18 @@ class Inflater {
   z_stream stream_{};
 };
 
+/// What the last four bytes of gzip data say of its size (RFC 1952), so that a large text need not be moved as it
+/// grows; one more, to see the end. They may be damaged, so no more than deflate can make of so few bytes.
+std::size_t first_room(std::string_view packed) {
+  constexpr std::size_t kMostPerByte = 1032;
+  constexpr std::size_t kSizeBytes = 4;
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < std::min(packed.size(), kSizeBytes); ++i) {
+    size = size << 8 | static_cast<unsigned char>(packed[packed.size() - 1 - i]);
+  }
+  return std::min(size, packed.size() * kMostPerByte) + 1;
+}
+
 /// Decompresses all members of a gzip file.
 std::string inflate_all(const std::string& path, const std::string& packed, std::int64_t max_bytes) {
   Inflater inflater;
@@ -95,7 +107,7 @@ std::string inflate_all(const std::string& path, const std::string& packed, std:
   stream.avail_in = static_cast<uInt>(packed.size());
   std::string content;
   std::size_t size = 0;
-  std::size_t room = packed.size() * 8 + (1 << 12);
+  std::size_t room = first_room(packed);
   while (true) {
     room = std::min(room, static_cast<std::size_t>(max_bytes) + 1 - size);
     content.reserve(size + room + kPadding);

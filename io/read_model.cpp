@@ -6,10 +6,11 @@
 
 namespace autopar::io {
 
-ModelFile read_model(const std::string& path) {
-  const std::string text = read_file(path);
+ModelFile read_model(const std::string& path) { return read_model(path, read_file(path)); }
+
+ModelFile read_model(const std::string& file, const std::string& text) {
   ModelFile model;
-  auto document = std::make_shared<JsonDocument>(path, text);
+  auto document = std::make_shared<JsonDocument>(file, text);
   const JsonValue root = document->root();
   // Another file, or another version, should be told so and not that it has an unknown key.
   if (root.find("format")) expect_format(root, "autopar-model", 1);

@@ -26,5 +26,7 @@ struct ModelFile {
 /// Reads a plain or gzipped model file. Throws InputError on everything that the format does not allow, before memory
 /// or time is spent on it.
 ModelFile read_model(const std::string& path);
+/// As above, of a text that was read; `file` is for messages.
+ModelFile read_model(const std::string& file, const std::string& text);
 
 }  // namespace autopar::io

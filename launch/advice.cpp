@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "io/file.h"
 #include "io/input_error.h"
 #include "partition/plan_search.h"
 
@@ -125,7 +126,7 @@ class Adviser {
       larger.mesh = task_.problem.mesh;
       larger.mesh->shape[0] *= times;
       try {
-        Task task = read_task(larger);
+        Task task = read_task(larger, io::read_file(larger.model));
         build_task(task);
         if (fits(task.problem, *task.redistributor)) {
           advice_.times_size = times;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <charconv>
 #include <map>
 
@@ -15,11 +16,12 @@ namespace {
 
 constexpr const char* kFooter = R"(
 Exit codes:
-  0   plan written, proven within the gap
-  2   bad input or usage, or the plan could not be written
-  3   time limit reached: plan written, not proven
-  4   infeasible: no plan fulfils the constraints
-  5   no plan found, nor proven not to be
+  0   plan or solution written, proven within the gap; of --check: it is a solution
+  2   bad input or usage, or the output could not be written
+  3   time limit reached: plan or solution written, not proven
+  4   infeasible: no plan or solution fulfils the constraints
+  5   no plan or solution found, nor proven not to be
+  6   of --check: it is no solution, or not what its file says
   70  internal error
 
 Several ranks: mpirun -n 64 autopar-search model.json
@@ -34,11 +36,24 @@ std::string seed_fault(const std::string& text) {
   return is_number ? "" : fmt::format("\"{}\" is not a seed; expected a whole number from 0 on", text);
 }
 
+/// Of a model only: a cost table has no mesh, no cluster, and nothing that could overlap.
+constexpr std::array<const char*, 5> kModelOptions = {"--mesh", "--cluster", "--constraints", "--overlap",
+                                                      "--random-plan"};
+
 void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
-  app.add_option("model", arguments.model, "model.json or model.json.gz, as autopar.export writes it")
+  app.add_option("model", arguments.model,
+                 "model.json as autopar.export writes it, or a cost table (docs/cost-tables.md); .gz or not")
       ->required()
       ->type_name("MODEL");
-  app.add_option("-o,--output", arguments.output, "where the plan goes; default: MODEL's name with .plan.json")
+  CLI::Option* solution =
+      app.add_option("solution", arguments.solution, "with --check: solution.json, or a list such as [0, 1, 2]")
+          ->type_name("SOLUTION");
+  CLI::Option* check =
+      app.add_flag("--check", arguments.check, "evaluate SOLUTION for the cost table MODEL, and search for nothing")
+          ->needs(solution);
+  solution->needs(check);
+  app.add_option("-o,--output", arguments.output,
+                 "where the plan or solution goes; default: MODEL's name with .plan.json or .solution.json")
       ->type_name("FILE");
   app.add_option("--mesh", mesh, "sizes of the mesh dims, outermost first: 8,4 or dp=8,tp=4")->type_name("SIZES");
   app.add_option("--cluster", arguments.cluster, "name of a cluster description, or a .json file of one")
@@ -71,11 +86,11 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
 
 }  // namespace
 
-std::string default_output(const std::string& model) {
+std::string default_output(const std::string& model, std::string_view kind) {
   std::string stem = model;
   if (stem.ends_with(".gz")) stem.resize(stem.size() - 3);
   if (stem.ends_with(".json")) stem.resize(stem.size() - 5);
-  return stem + ".plan.json";
+  return fmt::format("{}.{}.json", stem, kind);
 }
 
 costs::Mesh parse_mesh(const std::string& text) {
@@ -113,6 +128,9 @@ CommandLine parse_command_line(int argc, char** argv) {
   add_options(app, line.arguments, mesh);
   try {
     app.parse(argc, argv);
+    for (const char* option : kModelOptions) {
+      if (app.count(option) > 0) line.arguments.model_options.emplace_back(option);
+    }
     if (!mesh.empty()) line.arguments.mesh = parse_mesh(mesh);
   } catch (const CLI::CallForHelp&) {
     line.exit_code = 0;
@@ -127,7 +145,6 @@ CommandLine parse_command_line(int argc, char** argv) {
     line.exit_code = kExitBadInput;
     line.text = error.what();
   }
-  if (line.arguments.output.empty()) line.arguments.output = default_output(line.arguments.model);
   return line;
 }
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "costs/mesh.h"
 #include "engine/solve.h"
@@ -10,16 +12,19 @@
 namespace autopar::launch {
 
 struct Arguments {
-  std::string model;
-  std::string output;               ///< empty was replaced by default_output(model)
+  std::string model;                ///< or a cost table
+  std::string solution;             ///< with `check`
+  std::string output;               ///< empty: beside the model, as default_output() says
   std::optional<costs::Mesh> mesh;  ///< without dim names if only sizes were given
   std::string cluster;              ///< empty: the model file's
   std::string constraints;          ///< empty: none
   engine::Options engine;
+  bool check = false;  ///< nothing is searched for: `solution` is checked
   bool reproducible = false;
   bool has_overlap = true;  ///< communication may hide behind compute
   bool quiet = false;
   std::optional<std::uint64_t> random_plan;  ///< the seed of a random plan, wanted instead of the best one
+  std::vector<std::string> model_options;    ///< those given that only a model can have: "--mesh"
 };
 
 /// The command line, or what to say and return instead of working: help, the version, or a usage error.
@@ -31,8 +36,8 @@ struct CommandLine {
 
 CommandLine parse_command_line(int argc, char** argv);
 
-/// "folder/model.json" and "folder/model.json.gz" give "folder/model.plan.json".
-std::string default_output(const std::string& model);
+/// "folder/model.json" and "folder/model.json.gz" give "folder/model.plan.json" for `kind` "plan".
+std::string default_output(const std::string& model, std::string_view kind);
 
 /// "8,4" or "dp=8,tp=4". Throws InputError.
 costs::Mesh parse_mesh(const std::string& text);

@@ -9,6 +9,7 @@ inline constexpr int kExitBadInput = 2;      ///< bad input or usage, or the pla
 inline constexpr int kExitLimitReached = 3;  ///< the time limit came: a plan is written, but not proven
 inline constexpr int kExitInfeasible = 4;    ///< no plan fulfils the constraints
 inline constexpr int kExitNoSolution = 5;    ///< no plan was found, nor proven not to be
+inline constexpr int kExitInvalid = 6;       ///< of --check: it is no solution, or not what its file says
 inline constexpr int kExitInternal = 70;     ///< a fault of the program
 
 }  // namespace autopar::launch

@@ -23,6 +23,7 @@
 #include "launch/infeasible.h"
 #include "launch/progress.h"
 #include "launch/random_plan.h"
+#include "launch/solve_tables.h"
 #include "launch/stopwatch.h"
 #include "launch/summary.h"
 #include "launch/task.h"
@@ -68,8 +69,8 @@ class Rank0 {
     }
     arguments_ = line.arguments;
     try {
-      task_.emplace(read_task(arguments_));
-      build_task(*task_);
+      if (arguments_.check) return {true, check_tables(arguments_)};
+      read(io::read_file(arguments_.model));
     } catch (const io::InputError& error) {
       return fail(kExitBadInput, error.what());
     } catch (const costs::NodeError& error) {
@@ -77,12 +78,56 @@ class Rank0 {
     } catch (const partition::PinError& error) {
       return fail(kExitInfeasible, error.what());
     }
-    for (const std::string& warning : unknown_op_warnings(*task_)) log_->warn("{}", warning);
-    progress_.emplace(!arguments_.quiet);
+    if (task_) {
+      for (const std::string& warning : unknown_op_warnings(*task_)) log_->warn("{}", warning);
+    }
+    progress_.emplace(!arguments_.quiet, task_.has_value());
     return {};
   }
 
-  Verdict search(engine::Comm& comm) {
+  Verdict search(engine::Comm& comm) { return task_ ? search_model(comm) : search_tables(comm); }
+
+ private:
+  /// A model or a cost table: its content tells.
+  void read(const std::string& text) {
+    const bool is_table = io::is_problem(text);
+    if (arguments_.output.empty()) {
+      arguments_.output = default_output(arguments_.model, is_table ? "solution" : "plan");
+    }
+    if (is_table) {
+      tables_.emplace(read_table_task(arguments_, text));
+    } else {
+      task_.emplace(read_task(arguments_, text));
+      build_task(*task_);
+    }
+  }
+
+  Verdict search_tables(engine::Comm& comm) {
+    const TableResult result = solve_tables(*tables_, arguments_.engine, comm, *progress_);
+    progress_->clear();
+    const engine::Solution& solution = result.solution;
+    if (solution.status == engine::Status::kInfeasible) {
+      return fail(kExitInfeasible, fmt::format("{}: no solution is allowed", arguments_.model));
+    }
+    if (solution.assignment.empty() && tables_->problem.network.num_variables() > 0) {
+      return fail(kExitNoSolution, "the time limit came before a solution was found");
+    }
+    const io::RunInfo run{ranks_, num_threads(), tables_->read_s, 0, result.solve_s};
+    const std::string text = io::format_solution(solution, tables_->source, result.timeline,
+                                                 arguments_.reproducible ? std::nullopt : std::optional(run));
+    try {
+      io::write_file(arguments_.output, text);
+    } catch (const io::InputError& error) {
+      return fail(kExitBadInput, error.what());
+    }
+    fmt::print("{}\n", io::choices_text(solution.assignment));
+    if (!arguments_.quiet) {
+      fmt::print("{}\nSolution written to {}\n", table_summary(*tables_, result, run), arguments_.output);
+    }
+    return {true, solution.status == engine::Status::kLimitReached ? kExitLimitReached : kExitOptimal};
+  }
+
+  Verdict search_model(engine::Comm& comm) {
     partition::PlanSearchInput input{task_->problem, *task_->redistributor, &task_->model};
     engine::Options options = arguments_.engine;
     if (arguments_.random_plan) {
@@ -99,7 +144,6 @@ class Rank0 {
     return verdict;
   }
 
- private:
   /// Why there is no plan.
   Verdict explain(const partition::PlanSearchResult& found, partition::SharedSolver& solver) {
     const bool is_infeasible = found.status == engine::Status::kInfeasible;
@@ -145,7 +189,8 @@ class Rank0 {
   int ranks_;
   std::shared_ptr<spdlog::logger> log_;
   Arguments arguments_;
-  std::optional<Task> task_;
+  std::optional<Task> task_;         // if the input is a model,
+  std::optional<TableTask> tables_;  // and if it is a cost table
   std::optional<ProgressLine> progress_;
 };
 

@@ -10,7 +10,8 @@
 
 namespace autopar::launch {
 
-ProgressLine::ProgressLine(bool wanted) : shown_(wanted && ::isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine(bool wanted, bool costs_are_times)
+    : shown_(wanted && ::isatty(STDERR_FILENO) == 1), costs_are_times_(costs_are_times) {}
 
 ProgressLine::~ProgressLine() { clear(); }
 
@@ -22,7 +23,8 @@ void ProgressLine::show(const engine::Progress& progress) {
   std::string line = fmt::format("{:.1f} s  {}", progress.seconds, progress.stage);
   if (progress.tasks_total > 0) line += fmt::format(" {}/{}", progress.tasks_done, progress.tasks_total);
   if (progress.cost < engine::kForbidden) {
-    line += fmt::format("  step {}, bound {}", time_text(progress.cost), time_text(progress.bound));
+    line += costs_are_times_ ? fmt::format("  step {}, bound {}", time_text(progress.cost), time_text(progress.bound))
+                             : fmt::format("  cost {}, bound {}", progress.cost, progress.bound);
   }
   fmt::print(stderr, "\r\x1b[K{}", line);
   std::fflush(stderr);

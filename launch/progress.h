@@ -9,7 +9,8 @@ namespace autopar::launch {
 /// One line on stderr that is rewritten while the search runs; silent if stderr is not a terminal.
 class ProgressLine {
  public:
-  explicit ProgressLine(bool wanted);
+  /// `costs_are_times`: in picoseconds.
+  ProgressLine(bool wanted, bool costs_are_times);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -21,6 +22,7 @@ class ProgressLine {
 
  private:
   bool shown_ = false;
+  bool costs_are_times_;
   bool on_screen_ = false;
   std::chrono::steady_clock::time_point last_{};
 };

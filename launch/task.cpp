@@ -39,23 +39,22 @@ io::ClusterFile choose_cluster(const Arguments& arguments, const io::ModelFile& 
   throw io::InputError(arguments.model, "", "the model file names no cluster; give one, such as --cluster h100");
 }
 
-/// A plan written over an input would be a bitter surprise.
+}  // namespace
+
 void check_output(const Arguments& arguments) {
   for (const std::string& input : {arguments.model, arguments.constraints, arguments.cluster}) {
     std::error_code error;
     if (!input.empty() && std::filesystem::equivalent(input, arguments.output, error)) {
-      throw io::InputError(arguments.output, "", "the plan would overwrite an input file");
+      throw io::InputError(arguments.output, "", "the output would overwrite an input file");
     }
   }
   io::check_writable(arguments.output);
 }
 
-}  // namespace
-
-Task read_task(const Arguments& arguments) {
+Task read_task(const Arguments& arguments, const std::string& text) {
   const Stopwatch watch;
   Task task;
-  io::ModelFile model = io::read_model(arguments.model);
+  io::ModelFile model = io::read_model(arguments.model, text);
   io::ClusterFile cluster = choose_cluster(arguments, model);
   task.problem.mesh = choose_mesh(arguments, model);
   std::vector<io::JsonValue> layers;

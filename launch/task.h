@@ -22,8 +22,11 @@ struct Task {
   double build_s = 0;
 };
 
-/// Reads and checks all input files. Throws io::InputError.
-Task read_task(const Arguments& arguments);
+/// Reads and checks all input files; `text`: that of the model file. Throws io::InputError.
+Task read_task(const Arguments& arguments, const std::string& text);
+
+/// Refuses an output path that is an input's, or that cannot be written. Throws io::InputError.
+void check_output(const Arguments& arguments);
 
 /// Prices the choices. Throws partition::PinError.
 void build_task(Task& task);

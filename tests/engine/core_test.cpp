@@ -60,12 +60,7 @@ LiveValues random_live(const CostNetwork& network, std::mt19937& random) {
 /// Whether `choice`, positions in `live`, is within the core's capacity at each of its points.
 bool fits(const Core& core, const std::vector<std::int32_t>& choice) {
   std::vector<std::int64_t> left = core.capacity();
-  for (std::size_t v = 0; v < choice.size(); ++v) {
-    const CoreVariable& variable = core.variables()[v];
-    if (!variable.has_usage()) continue;
-    auto t = static_cast<std::size_t>(variable.first_point);
-    for (const std::int64_t amount : variable.usage_of(choice[v])) left[t++] -= amount;
-  }
+  for (std::size_t v = 0; v < choice.size(); ++v) core.variables()[v].usage.add(choice[v], -1, left);
   return std::all_of(left.begin(), left.end(), [](std::int64_t amount) { return amount >= 0; });
 }
 

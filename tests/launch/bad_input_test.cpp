@@ -170,7 +170,7 @@ TEST(UsageTest, a_plan_does_not_overwrite_an_input) {
   const std::string model = scratch.put("model.json", testing::slurp(kValid));
   const Outcome outcome = run_program("'" + model + "' -o '" + model + "'");
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("the plan would overwrite an input file"));
+  EXPECT_THAT(outcome.err, HasSubstr("the output would overwrite an input file"));
   EXPECT_EQ(testing::slurp(model), testing::slurp(kValid));
 }
 

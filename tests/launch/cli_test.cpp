@@ -21,7 +21,7 @@ TEST(CommandLineTest, defaults) {
   const CommandLine line = parse({"folder/model.json"});
   ASSERT_FALSE(line.exit_code) << line.text;
   EXPECT_EQ(line.arguments.model, "folder/model.json");
-  EXPECT_EQ(line.arguments.output, "folder/model.plan.json");
+  EXPECT_EQ(line.arguments.output, "");
   EXPECT_FALSE(line.arguments.mesh);
   EXPECT_EQ(line.arguments.engine.gap, 0);
   EXPECT_EQ(line.arguments.engine.time_limit_s, 0);
@@ -57,8 +57,8 @@ TEST(CommandLineTest, a_random_plan_has_a_seed) {
 }
 
 TEST(CommandLineTest, plan_stands_beside_the_model) {
-  EXPECT_EQ(default_output("a/model.json.gz"), "a/model.plan.json");
-  EXPECT_EQ(default_output("model"), "model.plan.json");
+  EXPECT_EQ(default_output("a/model.json.gz", "plan"), "a/model.plan.json");
+  EXPECT_EQ(default_output("model", "solution"), "model.solution.json");
 }
 
 TEST(CommandLineTest, sizes_alone_leave_the_names_open) {
