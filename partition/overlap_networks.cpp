@@ -81,7 +81,7 @@ OverlapNetworks::Prices OverlapNetworks::make_prices(const costs::Redistributor&
     if (!is_possible) time.exposed_ps = engine::kForbidden;
     if (time.bucket && index_of(time.bucket) < 0) buckets_.push_back(*time.bucket);
     prices.times.push_back(time);
-    prices.in_pieces.push_back(std::move(in_pieces));
+    prices.in_pieces.push_back(in_pieces);
   };
   const PlacementList& from = impl.lists[ix(link.from.list)];
   const PlacementList& to = impl.lists[ix(link.to.list)];
