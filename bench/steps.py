@@ -65,6 +65,8 @@ FSDP = {
 def fsdp_tp() -> dict[str, Any]:
     """Megatron's tensor parallelism with sequence parallelism inside hosts, parameters cut across them."""
     recipe: dict[str, Any] = json.loads((ROOT / "examples/recipes/fsdp_tp_sp.json").read_text())
+    # What q, k and v, or gate and up, give for their common input is added up before it is reduced.
+    recipe["nodes"]["*_proj/b/add"] = {"dp": "S(0)", "tp": "P(sum)"}
     return {name: recipe[name] for name in ("parameters", "inputs", "nodes")}
 
 
@@ -83,6 +85,7 @@ class Row:
     compiled: Sequence[str] = ()
     foreach: bool = True
     cluster: str = "h100-96gb"
+    pipelined: bool = False
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -127,8 +130,16 @@ ROWS = [
         pins=fsdp_tp(), recompute=SELECTIVE_TP, compiled=LAYERS_AND_LOSS, foreach=False,
     ),
     Row(
+        model="llama3_8b", batch=96, mesh="dp=8,tp=8", recipe="FSDP × async TP, selective", tokens=4809, gib=None,
+        pins=fsdp_tp(), recompute=SELECTIVE_TP, compiled=LAYERS_AND_LOSS, foreach=False, pipelined=True,
+    ),
+    Row(
         model="llama3_70b", batch=512, mesh="dp=32,tp=8", recipe="FSDP × TP, full", tokens=597, gib=None,
         pins=fsdp_tp(), recompute=FULL, compiled=LAYERS_AND_LOSS, foreach=False,
+    ),
+    Row(
+        model="llama3_70b", batch=512, mesh="dp=32,tp=8", recipe="FSDP × async TP, full", tokens=652, gib=None,
+        pins=fsdp_tp(), recompute=FULL, compiled=LAYERS_AND_LOSS, foreach=False, pipelined=True,
     ),
     Row(
         model="llama3_8b", batch=64, mesh="dp=64", recipe="FSDP, selective, not compiled", tokens=2973, gib=None,
@@ -168,6 +179,12 @@ def exported(model: str, batch: int) -> Path:
     return path
 
 
+def with_pipelines(cluster: dict[str, Any]) -> dict[str, Any]:
+    """With async tensor parallelism, at what its structure allows."""
+    share = {"value": 1, "unit": "1", "source": "n - 1 of n pieces travel while others are multiplied"}
+    return cluster | {"device": cluster["device"] | {"matmul_overlap": share}}
+
+
 def search(row: Row, program: Path, limit: int, pins: dict[str, Any]) -> Prediction | str:
     """What the model predicts for the best plan with these pins, or why there is none."""
     constraints = {
@@ -180,7 +197,11 @@ def search(row: Row, program: Path, limit: int, pins: dict[str, Any]) -> Predict
     with tempfile.TemporaryDirectory() as folder:
         pins_path, plan_path = Path(folder) / "pins.json", Path(folder) / "plan.json"
         pins_path.write_text(json.dumps(constraints))
-        command = [str(program), str(exported(row.model, row.batch)), "--mesh", row.mesh, "--cluster", row.cluster]
+        cluster = row.cluster
+        if row.pipelined:
+            cluster = str(Path(folder) / "cluster.json")
+            Path(cluster).write_text(json.dumps(with_pipelines(fsdp2.read_cluster(row.cluster))))
+        command = [str(program), str(exported(row.model, row.batch)), "--mesh", row.mesh, "--cluster", cluster]
         command += ["--constraints", str(pins_path), "-q", "-o", str(plan_path)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if not plan_path.exists():

@@ -206,6 +206,19 @@ class LocalOp {
     return std::max(working_s(device), bytes_moved() / device.memory_bandwidth) + device.launch_s;
   }
 
+  double piece_seconds(const Device& device, std::int64_t pieces) const {
+    const auto parts = static_cast<double>(pieces);
+    if (node_.flops >= 0) return working_s(device) / parts + device.launch_s;
+    Products piece = products();
+    double& cut = piece.batch > 1 ? piece.batch : piece.m;
+    cut = std::ceil(cut / parts);
+    const auto output_bytes = static_cast<double>(dtype_bytes(output_meta(node_, 0).dtype));
+    const auto input_bytes = static_cast<double>(dtype_bytes(input_meta(graph_, node_, cost_.at).dtype));
+    const double bytes = piece.batch * (input_bytes * piece.k * (piece.m + piece.n) + output_bytes * piece.m * piece.n);
+    const double multiply_s = piece.seconds(device, matmul_rate(device, cost_.at), output_bytes);
+    return std::max(multiply_s, bytes / device.memory_bandwidth) + device.launch_s;
+  }
+
  private:
   using Shape = std::vector<std::int64_t>;
 
@@ -376,7 +389,10 @@ class LocalOp {
 
 }  // namespace
 
-bool is_matmul(std::string_view op) { return is_product(cost_of(op)); }
+std::int32_t left_matrix(std::string_view op) {
+  const OpCost& cost = cost_of(op);
+  return is_product(cost) ? static_cast<std::int32_t>(cost.at) : -1;
+}
 
 double local_flops(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh) {
   return LocalOp(graph, node, strategy, mesh).flops();
@@ -385,6 +401,11 @@ double local_flops(const Graph& graph, const Node& node, const Strategy& strateg
 std::int64_t compute_ps(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh,
                         const Cluster& cluster) {
   return std::llround(LocalOp(graph, node, strategy, mesh).seconds(cluster.device) * 1e12);
+}
+
+std::int64_t matmul_piece_ps(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh,
+                             const Cluster& cluster, std::int64_t pieces) {
+  return std::llround(LocalOp(graph, node, strategy, mesh).piece_seconds(cluster.device, pieces) * 1e12);
 }
 
 std::int64_t optimizer_ps(const TensorMeta& parameter, const Placements& placements, const Mesh& mesh,

@@ -40,13 +40,19 @@ namespace autopar::costs {
 /// per element moved).
 double local_flops(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh);
 
-/// Whether `op` is a matrix multiply (batched, grouped and with bias too).
-bool is_matmul(std::string_view op);
+/// Of a matrix multiply (batched, grouped and with bias too) which of Node::inputs is the left matrix; -1: `op` is
+/// none.
+std::int32_t left_matrix(std::string_view op);
 
 /// Predicted time in ps of `node` on one device under `strategy`. Views that keep their storage and placeholders are
 /// free.
 std::int64_t compute_ps(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh,
                         const Cluster& cluster);
+
+/// The same for one of `pieces` pieces of a matmul, cut along the batch or, where there is none, the left matrix's
+/// rows.
+std::int64_t matmul_piece_ps(const Graph& graph, const Node& node, const Strategy& strategy, const Mesh& mesh,
+                             const Cluster& cluster, std::int64_t pieces);
 
 /// Predicted time in ps of the optimizer's step on one device's piece of a parameter: one pass that reads the gradient,
 /// reads and writes the state, and writes the parameter (reading it, where there is no master copy). Fused optimizers

@@ -261,8 +261,8 @@ class PlanReader {
   // ---- redistributions ----
 
   void read_redistribution(const JsonValue& value) {
-    value.expect_keys(
-        {"value", "output", "phase", "from", "to", "dtype", "steps", "is_saved", "uses", "start", "finish"});
+    value.expect_keys({"value", "output", "phase", "from", "to", "dtype", "steps", "is_saved", "uses", "start",
+                       "finish", "pipelined_ps"});
     WrittenPlan::Redistribution entry;
     entry.value = read_value(value);
     entry.phase = choose(value.at("phase"), kPhases);
@@ -276,6 +276,7 @@ class PlanReader {
     read_overlap(value, entry);
     for (const JsonValue& step : value.at("steps").items()) entry.steps.push_back(read_step(step, entry.start >= 0));
     for (const JsonValue& use : value.at("uses").items()) entry.uses.push_back(read_use(use, entry));
+    read_pipelined(value, entry);
     entry.source = find_source(value.at("from"), entry);
     if (entry.is_saved) saved_as_[entry.value] = canonical(entry.to);
     made_by_.emplace(std::tuple(entry.value, entry.phase, canonical(entry.to)),
@@ -303,6 +304,18 @@ class PlanReader {
     if (finish.is_null()) return;
     entry.finish = read_turn(finish);
     if (entry.finish <= entry.start) finish.fail("expected a node that stands behind that of \"start\"");
+  }
+
+  static void read_pipelined(const JsonValue& value, WrittenPlan::Redistribution& entry) {
+    const auto pipelined = value.find("pipelined_ps");
+    if (!pipelined) return;
+    if (entry.start >= 0 || entry.is_saved || entry.steps.size() != 1) {
+      pipelined->fail("expected only where one step is waited for and read at once");
+    }
+    entry.pipelined_ps = read_amount(value, "pipelined_ps");
+    if (entry.pipelined_ps > entry.steps[0].time_ps) {
+      pipelined->fail(fmt::format("is more than \"time_ps\" of the step, {}", entry.steps[0].time_ps));
+    }
   }
 
   WrittenPlan::Step read_step(const JsonValue& value, bool is_overlapped) {

@@ -199,6 +199,7 @@ class PlanWriter {
                [&](const costs::RedistributeStep& step) { put_step(step, redistribution.flight.exists()); });
       put("], {}", redistribution.is_saved ? "\"is_saved\": true, " : "");
       put_flight(redistribution.flight);
+      if (redistribution.pipelined_ps > 0) put("\"pipelined_ps\": {}, ", redistribution.pipelined_ps);
       put("\"uses\": [");
       put_list(redistribution.uses, ", ", [&](const partition::Redistribution::Use& use) { put_use(use); });
       put("]}}");

@@ -8,6 +8,7 @@
 #include "partition/held_memory.h"
 #include "partition/model_network.h"
 #include "partition/overlap.h"
+#include "partition/pipelines.h"
 
 namespace autopar::partition {
 namespace {
@@ -40,7 +41,8 @@ class PlanMaker {
       throw std::logic_error("the plan's parts cost " + std::to_string(parts_ps) + " ps, its assignment " +
                              std::to_string(expected));
     }
-    plan_.cost_ps = impl_.windows ? step_time(problem_, plan_, impl_.uses, *impl_.windows).total_ps() : parts_ps;
+    if (impl_.windows) pipeline();
+    plan_.cost_ps = impl_.windows ? step_time(plan_, impl_.uses, *impl_.windows).total_ps() : parts_ps;
     return std::move(plan_);
   }
 
@@ -70,6 +72,20 @@ class PlanMaker {
       const std::int32_t list = impl_.output_list[i];
       plan_.outputs.push_back(list < 0 ? plan_.nodes[ix(problem_.graph.outputs[i].of)].outputs[0]
                                        : impl_.lists[ix(list)][ix(value_of(impl_.output_variable[i]))]);
+    }
+  }
+
+  void pipeline() {
+    const Pipelines pipelines(problem_, impl_.uses);
+    PipelineTimer timer(pipelines, [this](std::int32_t node) {
+      return &impl_.choices[ix(node)]->strategies[ix(value_of(impl_.node_variable[ix(node)]))];
+    });
+    const UsesOfValues of_values = uses_of_values(impl_.uses);
+    for (Redistribution& one : plan_.redistributions) {
+      const costs::RedistributeStep* step = step_in_pieces(one.steps);
+      if (step == nullptr || one.flight.exists() || one.is_saved) continue;
+      const std::int32_t entry = of_values.at({one.value.node, one.value.output}).in(one.phase);
+      one.pipelined_ps = timer.hidden_ps(entry, one.uses, *step);
     }
   }
 

@@ -9,7 +9,6 @@
 #include "costs/graph.h"
 #include "costs/redistribute.h"
 #include "partition/plan.h"
-#include "partition/problem.h"
 #include "partition/uses.h"
 #include "partition/windows.h"
 
@@ -19,23 +18,8 @@
 /// flight (windows.h) hides in the window in which it starts. All other collectives are exposed: the ops behind them
 /// wait. A window takes max(compute, hideable communication) and what is exposed in it. Collectives of one kind over
 /// the same mesh dims that start together run as one bucket: their start-up latency counts once.
-///
-/// Where a cluster can pipeline a collective with the matmul beside it (async tensor parallelism: Wang et al. 2023), an
-/// all-gather right before a matmul and a reduce-scatter right behind one hide in part (Device::matmul_overlap).
+/// Of collectives that run in pieces beside matmuls (pipelines.h), what hides is not exposed.
 namespace autopar::partition {
-
-/// Which entries of collect_uses(graph) stand beside a matmul; views between do not count.
-class MatmulNeighbours {
- public:
-  MatmulNeighbours(const costs::Graph& graph, const std::vector<PhaseUses>& uses);
-  /// Whether an entry's value is given by a matmul, or one of its readers is one.
-  bool is_behind(std::int32_t uses) const { return is_behind_[static_cast<std::size_t>(uses)] != 0; }
-  bool is_before(std::int32_t uses) const { return is_before_[static_cast<std::size_t>(uses)] != 0; }
-
- private:
-  std::vector<char> is_behind_;
-  std::vector<char> is_before_;
-};
 
 /// Times in ps of one redistribution.
 struct CommunicationTime {
@@ -52,8 +36,7 @@ struct CommunicationTime {
   };
   std::optional<Bucket> bucket = {};
 };
-CommunicationTime communication_time(const std::vector<costs::RedistributeStep>& steps, bool has_flight,
-                                     bool is_behind_matmul, bool is_before_matmul, const costs::Device& device);
+CommunicationTime communication_time(const std::vector<costs::RedistributeStep>& steps, bool has_flight);
 
 struct WindowTime {
   std::int64_t compute_ps = 0;
@@ -85,8 +68,7 @@ class StepTimer {
   std::map<std::tuple<std::int32_t, bool, CommunicationTime::Bucket>, std::int64_t> startups_ps_;
 };
 
-/// The time of a plan's step. `uses` is collect_uses() of the problem's graph.
-StepTime step_time(const Problem& problem, const Plan& plan, const std::vector<PhaseUses>& uses,
-                   const Windows& windows);
+/// The time of a plan's step. `uses` is collect_uses() of its graph.
+StepTime step_time(const Plan& plan, const std::vector<PhaseUses>& uses, const Windows& windows);
 
 }  // namespace autopar::partition

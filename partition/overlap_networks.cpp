@@ -26,18 +26,16 @@ engine::Cost scaled(engine::Cost cost, std::int64_t share, std::int64_t whole) {
 
 OverlapNetworks::OverlapNetworks(const Problem& problem, const costs::Redistributor& redistributor,
                                  const ModelNetwork& model)
-    : problem_(problem), model_(model), windows_(*model.impl->windows) {
+    : problem_(problem), model_(model), windows_(*model.impl->windows), pipelines_(problem, model.impl->uses) {
   price_links(redistributor);
   classify_windows();
 }
 
 void OverlapNetworks::price_links(const costs::Redistributor& redistributor) {
   const ModelNetwork::Impl& impl = *model_.impl;
-  const MatmulNeighbours matmuls(problem_.graph, impl.uses);
-  const bool can_pipeline = problem_.cluster.device.matmul_overlap > 0;
-  // By table of paths, lists of placements or pairs of these, and whether it hides and matmuls are beside it.
+  // By table of paths, lists of placements or pairs of these, whether it hides, and the choices of matmuls beside it.
   using Key = std::tuple<const costs::RedistributeTable*, std::int32_t, std::int32_t, std::int32_t, std::int32_t, bool,
-                         bool, bool, costs::Phase>;
+                         std::vector<const Choices*>, costs::Phase>;
   std::map<Key, std::int32_t> known;
   for (const ModelNetwork::Impl::Link& link : impl.links) {
     PricedLink& priced = links_.emplace_back();
@@ -46,22 +44,27 @@ void OverlapNetworks::price_links(const costs::Redistributor& redistributor) {
     priced.is_prefetch = windows_.is_prefetch(link.uses);
     priced.window = windows_.hides_in(impl.flight(link));
     const bool hides = priced.window >= 0;
-    const bool is_behind = can_pipeline && matmuls.is_behind(link.uses);
-    const bool is_before = can_pipeline && matmuls.is_before(link.uses);
-    if (link.edge >= 0 && !hides && !is_behind && !is_before) continue;
+    std::vector<const Choices*> beside;
+    if (!hides && link.use != PointUsage::kSaved) {
+      for (const std::int32_t matmul : pipelines_.around(link.uses)) {
+        beside.push_back(matmul < 0 ? nullptr : impl.choices[ix(matmul)].get());
+      }
+    }
+    const bool can_pipeline = std::any_of(beside.begin(), beside.end(), [](const Choices* one) { return one; });
+    if (link.edge >= 0 && !hides && !can_pipeline) continue;
     const costs::TensorMeta& tensor = problem_.graph.meta(impl.uses[ix(link.uses)].value);
     const auto [entry, is_new] =
         known.try_emplace({&redistributor.table(tensor), link.from.list, link.to.list, link.pair_from, link.pair_to,
-                           hides, is_behind, is_before, impl.uses[ix(link.uses)].phase},
+                           hides, std::move(beside), impl.uses[ix(link.uses)].phase},
                           static_cast<std::int32_t>(prices_.size()));
     priced.prices = entry->second;
-    if (is_new) prices_.push_back(make_prices(redistributor, link, matmuls, hides));
+    if (is_new) prices_.push_back(make_prices(redistributor, link, hides, can_pipeline));
   }
 }
 
 OverlapNetworks::Prices OverlapNetworks::make_prices(const costs::Redistributor& redistributor,
-                                                     const ModelNetwork::Impl::Link& link,
-                                                     const MatmulNeighbours& matmuls, bool hides) {
+                                                     const ModelNetwork::Impl::Link& link, bool hides,
+                                                     bool can_pipeline) {
   const ModelNetwork::Impl& impl = *model_.impl;
   const costs::RedistributeTable& paths = redistributor.table(problem_.graph.meta(impl.uses[ix(link.uses)].value));
   Prices prices;
@@ -73,13 +76,16 @@ OverlapNetworks::Prices OverlapNetworks::make_prices(const costs::Redistributor&
     const int target = paths.index_of(unmarked(b));
     const Way found = way(a, b, to_kept_or_given, paths.reaches(source, target));
     CommunicationTime time;
+    Prices::InPieces in_pieces;
     if (found == Way::kMoved) {
-      time = communication_time(paths.path(source, target), hides && impl.may_fly(link, a),
-                                matmuls.is_behind(link.uses), matmuls.is_before(link.uses), problem_.cluster.device);
+      const std::vector<costs::RedistributeStep> steps = paths.path(source, target);
+      time = communication_time(steps, hides && impl.may_fly(link, a));
+      if (can_pipeline) in_pieces = find_pieces(link, steps);
     }
     if (found == Way::kNone) time.exposed_ps = engine::kForbidden;
     if (time.bucket && index_of(time.bucket) < 0) buckets_.push_back(*time.bucket);
     prices.times.push_back(time);
+    prices.in_pieces.push_back(in_pieces);
   };
   if (link.edge < 0) {
     const engine::Projection& rows = model_.network.projections[ix(link.pair_from)];
@@ -91,7 +97,21 @@ OverlapNetworks::Prices OverlapNetworks::make_prices(const costs::Redistributor&
     }
   }
   prices.cols = link.edge < 0 ? 1 : static_cast<std::int32_t>(to.size());
+  const auto is_whole = [](const Prices::InPieces& one) { return one.most_hidden_ps == 0; };
+  if (std::all_of(prices.in_pieces.begin(), prices.in_pieces.end(), is_whole)) prices.in_pieces.clear();
   return prices;
+}
+
+OverlapNetworks::Prices::InPieces OverlapNetworks::find_pieces(
+    const ModelNetwork::Impl::Link& link, const std::vector<costs::RedistributeStep>& steps) const {
+  const costs::RedistributeStep* step = step_in_pieces(steps);
+  if (step == nullptr) return {};
+  const std::vector<std::int32_t> matmuls = pipelines_.matmuls(link.uses, model_.impl->uses[ix(link.uses)].uses, *step);
+  if (matmuls.empty()) return {};
+  const auto strategies = [&](std::int32_t node) -> const std::vector<costs::Strategy>& {
+    return model_.impl->choices[ix(node)]->strategies;
+  };
+  return {*step, pipelines_.most_hidden_ps(*step, matmuls, strategies)};
 }
 
 void OverlapNetworks::classify_windows() {
@@ -201,6 +221,7 @@ OverlapNetworks::Multipliers OverlapNetworks::fitted(const engine::Assignment& a
     const auto& [compute_ps, hideable_ps] = times[c];
     if (hideable_ps <= compute_ps) made.shares[c] = compute_ps > 0 ? kWhole * hideable_ps / (2 * compute_ps) : 0;
   }
+  made.pipelined = pipelined_share(assignment);
   const Members in_bucket = members(assignment);
   for (const std::vector<std::int32_t>& groups : sharing_) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -211,6 +232,22 @@ OverlapNetworks::Multipliers OverlapNetworks::fitted(const engine::Assignment& a
     }
   }
   return made;
+}
+
+bool OverlapNetworks::can_pipeline() const {
+  return std::any_of(prices_.begin(), prices_.end(), [](const Prices& one) { return !one.in_pieces.empty(); });
+}
+
+std::int64_t OverlapNetworks::pipelined_share(const engine::Assignment& assignment) const {
+  PipelineTimer timer = pipeline_timer(assignment);
+  std::int64_t hidden_ps = 0;
+  std::int64_t most_ps = 0;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (links_[i].prices < 0 || prices_[ix(links_[i].prices)].in_pieces.empty()) continue;
+    most_ps += prices_[ix(links_[i].prices)].in_pieces[index_of(links_[i], assignment)].most_hidden_ps;
+    hidden_ps += pipelined_ps(i, assignment, timer);
+  }
+  return most_ps > 0 ? kWhole * hidden_ps / most_ps : 0;
 }
 
 engine::CostNetwork OverlapNetworks::priced(const Multipliers& multipliers) const {
@@ -247,7 +284,9 @@ void OverlapNetworks::price_links(const Multipliers& multipliers, engine::CostNe
     const bool hides = link.window >= 0;
     const Key key{link.prices, hides ? multipliers.shares[ix(classes_[ix(link.window)])] : 0,
                   hides ? multipliers.startup[ix(link.group)] : std::vector<std::int64_t>(buckets_.size(), 0)};
-    const auto table = [&] { return priced(prices_[ix(link.prices)], std::get<1>(key), std::get<2>(key)); };
+    const auto table = [&] {
+      return priced(prices_[ix(link.prices)], std::get<1>(key), std::get<2>(key), multipliers.pipelined);
+    };
     if (link.edge < 0) {
       engine::Variable& variable = network.variables[ix(link.variable)];
       const auto next = static_cast<std::int32_t>(network.domains.size());
@@ -268,26 +307,60 @@ void OverlapNetworks::price_links(const Multipliers& multipliers, engine::CostNe
 }
 
 engine::Table OverlapNetworks::priced(const Prices& prices, std::int64_t share,
-                                      const std::vector<std::int64_t>& startup) const {
+                                      const std::vector<std::int64_t>& startup, std::int64_t pipelined) const {
   engine::Table table;
   table.cols = prices.cols;
   table.rows = static_cast<std::int32_t>(prices.times.size()) / prices.cols;
-  for (const CommunicationTime& time : prices.times) {
+  for (std::size_t i = 0; i < prices.times.size(); ++i) {
+    const CommunicationTime& time = prices.times[i];
     const std::int32_t bucket = index_of(time.bucket);
     const engine::Cost taken_over = bucket < 0 ? 0 : scaled(time.startup_ps, startup[ix(bucket)], kWhole);
-    table.costs.push_back(time.exposed_ps + scaled(time.hideable_ps + taken_over, share, kWhole));
+    const engine::Cost hidden =
+        prices.in_pieces.empty() ? 0 : scaled(prices.in_pieces[i].most_hidden_ps, pipelined, kWhole);
+    table.costs.push_back(time.exposed_ps - hidden + scaled(time.hideable_ps + taken_over, share, kWhole));
   }
   return table;
 }
 
 CommunicationTime OverlapNetworks::link_time(const PricedLink& link, const engine::Assignment& assignment) const {
-  if (link.edge < 0) return prices_[ix(link.prices)].times[ix(assignment[ix(link.variable)])];
+  if (link.prices >= 0) return prices_[ix(link.prices)].times[index_of(link, assignment)];
+  const engine::Table& table = model_.network.tables[ix(model_.network.edges[ix(link.edge)].table)];
+  return {table.costs[index_of(link, assignment)]};
+}
+
+std::size_t OverlapNetworks::index_of(const PricedLink& link, const engine::Assignment& assignment) const {
+  if (link.edge < 0) return ix(assignment[ix(link.variable)]);
   const engine::Edge& edge = model_.network.edges[ix(link.edge)];
   const std::int32_t row = model_.network.projections[ix(edge.project_u)][ix(assignment[ix(edge.u)])];
   const std::int32_t col = model_.network.projections[ix(edge.project_v)][ix(assignment[ix(edge.v)])];
-  if (link.prices < 0) return {model_.network.tables[ix(edge.table)].at(row, col)};
-  const Prices& prices = prices_[ix(link.prices)];
-  return prices.times[ix(row * prices.cols + col)];
+  return ix(row * model_.network.tables[ix(edge.table)].cols + col);
+}
+
+/// Who gets what a link makes: of a copy, those readers that take it as it is.
+std::vector<Redistribution::Use> OverlapNetworks::readers(std::size_t link,
+                                                          const engine::Assignment& assignment) const {
+  const ModelNetwork::Impl& impl = *model_.impl;
+  const ModelNetwork::Impl::Link& made = impl.links[link];
+  const std::vector<Redistribution::Use>& uses = impl.uses[ix(made.uses)].uses;
+  if (made.use >= 0) return {uses[ix(made.use)]};
+  const auto state = [&](const ModelNetwork::Impl::LinkEnd& end) {
+    return impl
+        .lists[ix(end.list)][ix(model_.network.projections[ix(end.projection)][ix(assignment[ix(end.variable)])])];
+  };
+  std::vector<Redistribution::Use> found;
+  for (std::size_t i = link + 1; i < impl.links.size() && impl.links[i].uses == made.uses; ++i) {
+    if (state(impl.links[i].from) == state(impl.links[i].to)) found.push_back(uses[ix(impl.links[i].use)]);
+  }
+  return found;
+}
+
+std::int64_t OverlapNetworks::pipelined_ps(std::size_t link, const engine::Assignment& assignment,
+                                           PipelineTimer& timer) const {
+  if (links_[link].prices < 0) return 0;
+  const Prices& prices = prices_[ix(links_[link].prices)];
+  if (prices.in_pieces.empty()) return 0;
+  const auto& step = prices.in_pieces[index_of(links_[link], assignment)].step;
+  return step ? timer.hidden_ps(model_.impl->links[link].uses, readers(link, assignment), *step) : 0;
 }
 
 std::int32_t OverlapNetworks::index_of(const std::optional<Bucket>& bucket) const {
@@ -305,6 +378,15 @@ std::vector<WindowTime> OverlapNetworks::class_times(const engine::Assignment& a
   return times;
 }
 
+PipelineTimer OverlapNetworks::pipeline_timer(const engine::Assignment& assignment) const {
+  return {pipelines_, [&](std::int32_t node) {
+            const ModelNetwork::Impl& impl = *model_.impl;
+            const std::size_t x = ix(assignment[ix(impl.node_variable[ix(node)])]);
+            const costs::Strategy& strategy = impl.choices[ix(node)]->strategies[x];
+            return strategy.outputs[0] == not_there() ? nullptr : &strategy;
+          }};
+}
+
 StepTime OverlapNetworks::time(const engine::Assignment& assignment) const {
   const ModelNetwork::Impl& impl = *model_.impl;
   StepTimer timer(windows_.count());
@@ -314,8 +396,11 @@ StepTime OverlapNetworks::time(const engine::Assignment& assignment) const {
     timer.compute(windows_.of_node(static_cast<std::int32_t>(i)), impl.choices[i]->domain.costs[x] - communication);
     timer.communicate(-1, false, {communication});
   }
-  for (const PricedLink& link : links_) {
-    timer.communicate(link.window, link.is_prefetch, link_time(link, assignment));
+  PipelineTimer pipelines = pipeline_timer(assignment);
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    CommunicationTime time = link_time(links_[i], assignment);
+    time.exposed_ps -= pipelined_ps(i, assignment, pipelines);
+    timer.communicate(links_[i].window, links_[i].is_prefetch, time);
   }
   return timer.take();
 }

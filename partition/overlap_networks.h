@@ -8,6 +8,7 @@
 #include "engine/cost_network.h"
 #include "partition/model_network.h"
 #include "partition/overlap.h"
+#include "partition/pipelines.h"
 #include "partition/problem.h"
 #include "partition/windows.h"
 
@@ -29,7 +30,8 @@ class OverlapNetworks {
 
   /// What the sums are made with. Windows of one class have the same.
   struct Multipliers {
-    std::vector<std::int64_t> shares;                ///< per class of windows
+    std::vector<std::int64_t> shares;  ///< per class of windows
+    std::int64_t pipelined = kWhole;   ///< of the most that pipelines can hide, what counts; all for a bound
     std::vector<std::vector<std::int64_t>> startup;  ///< per group of links, by bucket: the part that each takes over
   };
   /// All windows with one share, start-ups in equal parts.
@@ -41,6 +43,9 @@ class OverlapNetworks {
   /// bound.
   Multipliers fitted(const engine::Assignment& assignment) const;
 
+  /// Whether any redistribution can run in pieces beside matmuls.
+  bool can_pipeline() const;
+
   /// The model's network with such sums as costs, rounded down.
   engine::CostNetwork priced(const Multipliers& multipliers) const;
   /// The time of an assignment: that of its plan.
@@ -51,6 +56,12 @@ class OverlapNetworks {
   /// Of each combination of a link's ends; kForbidden is exposed where there is no way.
   struct Prices {
     std::vector<CommunicationTime> times;
+    /// What can run beside matmuls, and the most that hides of it.
+    struct InPieces {
+      std::optional<costs::RedistributeStep> step = {};
+      std::int64_t most_hidden_ps = 0;
+    };
+    std::vector<InPieces> in_pieces = {};  ///< empty: nothing can
     std::int32_t cols = 1;
   };
   struct PricedLink {
@@ -65,21 +76,31 @@ class OverlapNetworks {
   using Members = std::vector<std::vector<std::int64_t>>;  // [group][bucket]
 
   void price_links(const costs::Redistributor& redistributor);
-  Prices make_prices(const costs::Redistributor& redistributor, const ModelNetwork::Impl::Link& link,
-                     const MatmulNeighbours& matmuls, bool hides);
+  Prices make_prices(const costs::Redistributor& redistributor, const ModelNetwork::Impl::Link& link, bool hides,
+                     bool can_pipeline);
+  Prices::InPieces find_pieces(const ModelNetwork::Impl::Link& link,
+                               const std::vector<costs::RedistributeStep>& steps) const;
   void classify_windows();
   bool is_behind_kept(std::size_t link) const;
+  std::size_t index_of(const PricedLink& link, const engine::Assignment& assignment) const;  ///< in Prices
   CommunicationTime link_time(const PricedLink& link, const engine::Assignment& assignment) const;
+  std::vector<Redistribution::Use> readers(std::size_t link, const engine::Assignment& assignment) const;
+  std::int64_t pipelined_ps(std::size_t link, const engine::Assignment& assignment, PipelineTimer& timer) const;
   std::int32_t index_of(const std::optional<Bucket>& bucket) const;  ///< in buckets_; -1: nothing
+  PipelineTimer pipeline_timer(const engine::Assignment& assignment) const;
+  /// Of the most that an assignment's pipelines can hide, what they do.
+  std::int64_t pipelined_share(const engine::Assignment& assignment) const;
   /// Of all windows of each class together.
   std::vector<WindowTime> class_times(const engine::Assignment& assignment) const;
   Members members(const engine::Assignment& assignment) const;
-  engine::Table priced(const Prices& prices, std::int64_t share, const std::vector<std::int64_t>& startup) const;
+  engine::Table priced(const Prices& prices, std::int64_t share, const std::vector<std::int64_t>& startup,
+                       std::int64_t pipelined) const;
   void price_links(const Multipliers& multipliers, engine::CostNetwork& network) const;
 
   const Problem& problem_;
   const ModelNetwork& model_;
   const Windows& windows_;
+  Pipelines pipelines_;
   std::vector<PricedLink> links_;
   std::vector<Prices> prices_;
   std::vector<Bucket> buckets_;

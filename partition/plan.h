@@ -53,6 +53,7 @@ struct Redistribution {
   /// read it, it is made for the first of them; else behind the value's last use.
   bool is_saved = false;
   Flight flight = {};  ///< if it exists, its last collective is under way then; else it runs where it is needed
+  std::int64_t pipelined_ps = 0;  ///< of its time, what hides in the matmuls that it runs beside (pipelines.h)
 };
 
 /// What memory is for.

@@ -228,6 +228,10 @@ class PlanSearch {
           in_memory ? round + 1 >= kMostRoundsInMemory : round > kSteps.size() || num_idle >= kMostIdleRounds;
       if (found.assignment.empty() || is_done() || is_last) return best;
       if (round == 0) {
+        if (networks.can_pipeline()) {  // plans that do without are the better ones of some models
+          multipliers.pipelined = 0;
+          solve_priced(networks.priced(multipliers), little);
+        }
         multipliers = networks.even(0);
         continue;
       }

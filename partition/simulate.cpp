@@ -47,6 +47,14 @@ class Streams {
     add_collective(duration_ps, std::move(event));
   }
 
+  /// The same, but `hidden_ps` of it run beside the op before it (`is_behind`), or the one behind it.
+  void pipeline(std::int64_t duration_ps, std::int64_t hidden_ps, bool is_behind, SimulatedEvent event) {
+    event.begin_ps = is_behind ? now_ps_ - hidden_ps : now_ps_;
+    event.end_ps = event.begin_ps + duration_ps;
+    now_ps_ += duration_ps - hidden_ps;
+    add_collective(duration_ps, std::move(event));
+  }
+
   /// Issues a collective that runs ahead; returns when it ends.
   std::int64_t issue(std::int64_t duration_ps, SimulatedEvent event) {
     event.is_ahead = true;
@@ -214,7 +222,13 @@ class Simulator {
     if (state_[ix(index)] == State::kDone) return;
     make_source(index);
     const Entry& entry = plan_.redistributions[ix(index)];
-    for (const WrittenPlan::Step& step : entry.steps) run_step(index, step);
+    if (entry.pipelined_ps > 0) {
+      const WrittenPlan::Step& only = entry.steps[0];
+      streams_.pipeline(only.time_ps, entry.pipelined_ps, only.kind == Kind::kReduceScatter,
+                        event_of({index}, only.kind, only.mesh_dims));
+    } else {
+      for (const WrittenPlan::Step& step : entry.steps) run_step(index, step);
+    }
     state_[ix(index)] = State::kDone;
     run_put_off();
   }

@@ -49,6 +49,7 @@ struct WrittenPlan {
     std::vector<Step> steps;
     std::vector<partition::Redistribution::Use> uses;
     bool is_saved = false;
+    std::int64_t pipelined_ps = 0;  ///< of its time, what hides in the matmuls beside it
     std::int32_t source = -1;  ///< the earlier entry whose result this one starts from; -1: the value as it is given
     std::int32_t start = -1;   ///< node at whose turn it is started; -1: it runs where its result is first read
     std::int32_t finish = -1;  ///< and at whose turn it is waited for at the latest; -1: at the end of its phase

@@ -104,6 +104,22 @@ TEST(SimulateTest, what_is_not_started_ahead_is_waited_for) {
   EXPECT_THAT(simulation.busy_ps, ElementsAre(7, 0));
 }
 
+TEST(SimulateTest, what_is_pipelined_runs_beside_matmuls) {
+  Lines lines;
+  lines.input(5);
+  const std::int32_t first = lines.forward(10);
+  const std::int32_t second = lines.forward(20);
+  const std::int32_t third = lines.forward(1);
+  lines.move(first, second, {step(Kind::kAllGather, 7)}).pipelined_ps = 5;
+  lines.move(second, third, {step(Kind::kReduceScatter, 9)}).pipelined_ps = 6;
+  const Simulation simulation = simulate(lines.plan);
+  EXPECT_THAT(drawn(simulation),
+              ElementsAre("aten.mm.default 1 0-10", "all_gather 1 10-17", "aten.mm.default 2 12-32",
+                          "reduce_scatter 2 26-35", "aten.mm.default 3 35-36", "optimizer -1 36-41"));
+  EXPECT_EQ(simulation.exposed_ps(), (7 - 5) + (9 - 6));
+  EXPECT_EQ(simulation.communication_ps, 16);
+}
+
 TEST(SimulateTest, a_plan_of_nothing_takes_no_time) {
   EXPECT_EQ(simulate(Lines().plan).step_ps, 0);
   EXPECT_THAT(simulate(Lines().plan).events, IsEmpty());
