@@ -172,9 +172,8 @@ class Leader : Member {
   }
 
   Status status() const {
-    if (closed()) return Status::kOptimal;
-    if (best() < kForbidden) return Status::kLimitReached;
-    return Status::kNoSolution;
+    if (best() < kForbidden) return closed() ? Status::kOptimal : Status::kLimitReached;
+    return bound_ >= kForbidden ? Status::kInfeasible : Status::kNoSolution;
   }
 
   void start_ascent(const std::vector<double>& prices) {
@@ -266,7 +265,7 @@ class Leader : Member {
   }
 
   bool wants_search() {
-    if (stage_->num_values() > kSmallStage || best() >= kForbidden) return false;
+    if (stage_->num_values() > kSmallStage) return false;
     if (num_searches_ > 0 && (options_.is_deterministic || Clock::now() < next_search_)) return false;
     return true;
   }
@@ -286,7 +285,7 @@ class Leader : Member {
     if (!found.assignment.empty()) board_.offer(stage_->restore(found.assignment));
     if (found.status == Status::kOptimal || found.status == Status::kInfeasible) {
       bound_ = best();
-      return false;
+      return false;  // nothing else is cheaper
     }
     raise_bound(add(found.bound, stage_->constant()));
     next_search_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(2 * share));

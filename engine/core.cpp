@@ -117,6 +117,7 @@ void Core::add_edge(const CostNetwork& network, std::int32_t source, const LiveV
 void Core::set_usage(const CostNetwork& network, const LiveValues& live) {
   UsagePoints points = usage_points(network, live);
   capacity_ = std::move(points.capacity);
+  times_ = std::move(points.times);
   for (std::size_t v = 0; v < variables_.size(); ++v) variables_[v].usage = std::move(points.of[v]);
 }
 

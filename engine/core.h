@@ -53,6 +53,7 @@ class Core {
   Cost constant() const { return constant_; }
   /// What is left of the limit at each usage point for the variables that are still open. Negative: nothing fits.
   const std::vector<std::int64_t>& capacity() const { return capacity_; }
+  const std::vector<std::int32_t>& times() const { return times_; }  ///< of the usage points, ascending
 
   /// The end of `edge` at `variable`, and the other one.
   const CoreEnd& end(std::int32_t edge, std::int32_t variable) const;
@@ -68,6 +69,7 @@ class Core {
   std::vector<CoreEdge> edges_;
   Cost constant_ = 0;
   std::vector<std::int64_t> capacity_;
+  std::vector<std::int32_t> times_;
 
   /// (projection, live values) -> compacted states and the original states they stand for.
   struct Compacted {

@@ -70,7 +70,7 @@ void Dual::warm_start(const Dual& other) {
     take_over(edge.v, from->v, other.to_v_[at], to_v_[e]);
   }
   for (std::size_t v = 0; v < core_.variables().size(); ++v) take_minimum(static_cast<std::int32_t>(v));
-  if (other.prices_.size() == prices_.size()) set_prices(other.prices_);
+  if (!prices_.empty()) set_prices(carry_prices(other.core_.times(), other.prices_, core_.times()));
 }
 
 void Dual::restore(const Dual& other) {

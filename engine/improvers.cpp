@@ -12,7 +12,9 @@ namespace {
 
 constexpr double kWideGap = 0.003;  // of the bound
 constexpr int kFewSteps = 40;       // that a start is given
-constexpr int kIdleSteps = 400;     // without success, after which it starts elsewhere
+constexpr int kIdleSteps = 100;     // without success, after which it starts elsewhere
+constexpr int kStartsPerRounding = 8;
+constexpr int kMostKicks = 6;
 
 }  // namespace
 
@@ -58,7 +60,7 @@ bool Improver::step() {
       add(search_->cost(), stage_->constant()) < state_.cost) {
     board_.offer(stage_->restore(search_->values()));
   }
-  if (idle_ > kIdleSteps) start(num_starts_++ % 2 == 0);
+  if (idle_ > kIdleSteps) start_elsewhere();
   return true;
 }
 
@@ -84,6 +86,13 @@ void Improver::follow() {
   if (has_news && is_far && num_steps_ >= kFewSteps) return start(false);
   const bool is_behind = state_.best && (search_->excess() > 0 || add(search_->cost(), stage_->constant()) > state_.cost);
   if (is_behind && idle_ >= kFewSteps) start(true);
+}
+
+/// Iterated local search: mostly near the best, now and then from a rounding.
+void Improver::start_elsewhere() {
+  const bool from_best = ++num_starts_ % kStartsPerRounding != 0;
+  start(from_best);
+  for (int i = 0; from_best && i < 1 + num_starts_ % kMostKicks; ++i) search_->kick();
 }
 
 void Improver::start(bool from_best) {

@@ -57,6 +57,7 @@ class Improver {
  private:
   void follow();
   void start(bool from_best);
+  void start_elsewhere();
   std::vector<std::int32_t> start_values() const;
 
   Board& board_;

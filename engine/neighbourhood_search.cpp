@@ -21,6 +21,8 @@ constexpr double kFactorStep = 1.3;
 constexpr double kFactorAccuracy = 0.02;
 constexpr double kLeastFactor = 0.2;
 constexpr double kRaise = 0.1;
+constexpr double kKick = 0.02;             // of the guide's gap: the most that a kick changes a cost
+constexpr std::size_t kKickTable = 1 << 12;
 
 /// The factor on prices at which a block just fits, between one that is too low and one that is high enough.
 struct PriceRange {
@@ -57,7 +59,7 @@ struct NeighbourhoodSearch::Block {
 NeighbourhoodSearch::NeighbourhoodSearch(const Core& core, std::uint32_t seed)
     : core_(core), random_(seed), bumps_(core.capacity().size(), 0), in_block_(core.variables().size(), 0) {
   for (std::size_t size : kSizes) {
-    if (size > 2 * core.variables().size()) break;
+    if (!ways_.empty() && size > 2 * core.variables().size()) break;
     ways_.push_back({size, false, 0});
     if (!core.capacity().empty()) ways_.push_back({size, true, 0});
   }
@@ -269,11 +271,7 @@ void NeighbourhoodSearch::set_values(const Block& block, const std::vector<std::
 /// Finds the block's best values at prices that change until the whole just fits: a factor on the guide's, by bisection,
 /// and additions where the limit is passed.
 void NeighbourhoodSearch::try_block(Block& block, const Deadline& deadline) {
-  std::vector<std::int32_t> best;
-  for (std::size_t i = 0; i < block.variables.size(); ++i) {
-    const auto at = std::ranges::find(block.candidates[i], values_[ix(block.variables[i])]);
-    best.push_back(static_cast<std::int32_t>(at - block.candidates[i].begin()));
-  }
+  std::vector<std::int32_t> best = current_of(block, values_);
   const Cost before = cost_of_block(block);
   const std::int64_t excess_before = excess_;
   Cost best_cost = before;
@@ -303,6 +301,44 @@ void NeighbourhoodSearch::try_block(Block& block, const Deadline& deadline) {
   } else if (excess_ == excess_before) {
     raise(bumps_, typical_price());
   }
+}
+
+/// Positions of the block's values in its candidates.
+std::vector<std::int32_t> NeighbourhoodSearch::current_of(const Block& block,
+                                                          const std::vector<std::int32_t>& values) {
+  std::vector<std::int32_t> current;
+  for (std::size_t i = 0; i < block.variables.size(); ++i) {
+    const auto at = std::ranges::find(block.candidates[i], values[ix(block.variables[i])]);
+    current.push_back(static_cast<std::int32_t>(at - block.candidates[i].begin()));
+  }
+  return current;
+}
+
+void NeighbourhoodSearch::kick() {
+  if (cost_ >= kForbidden) return;
+  const Way way{kSizes[random_() % 4], !users_.empty() && random_() % 2 == 0, 0};
+  Block block = make_block(grow(way), 1, kKickTable);
+  if (block.variables.empty()) return;
+  const std::vector<std::int32_t> before = current_of(block, values_);
+  const Cost cost_before = cost_of_block(block);
+  std::vector<double> prices(usage_.size());
+  for (std::size_t t = 0; t < prices.size(); ++t) prices[t] = guide_->prices[t] * (0.5 + 2 * uniform());
+  std::vector<std::vector<Cost>> costs = priced(block, prices);
+  for (std::vector<Cost>& of_variable : costs) {
+    for (Cost& cost : of_variable) {
+      cost = add(cost, static_cast<Cost>(uniform() * kKick * static_cast<double>(guide_->gap)));
+    }
+  }
+  set_values(block, block.elimination->solve(costs));
+  work_ += block.elimination->work();
+  const std::int64_t excess = excess_now();
+  const Cost cost = cost_of_block(block);
+  if (excess > excess_ || cost >= kForbidden) {
+    set_values(block, before);
+    return;
+  }
+  excess_ = excess;
+  cost_ += cost - cost_before;
 }
 
 double NeighbourhoodSearch::typical_price() const {

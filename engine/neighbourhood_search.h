@@ -32,6 +32,8 @@ class NeighbourhoodSearch {
   void start(const std::vector<std::int32_t>& values);
   /// Tries one block. At the deadline it stops halfway, with the best so far.
   void step(const Deadline& deadline);
+  /// Moves a small block to values that are good for costs changed at random, if these fit, also if they are worse.
+  void kick();
 
   const std::vector<std::int32_t>& values() const { return values_; }
   Cost cost() const { return cost_; }
@@ -54,6 +56,7 @@ class NeighbourhoodSearch {
   Block make_block(const std::vector<std::int32_t>& variables, double share, std::size_t max_table);
   void add_neighbours(std::int32_t variable, std::vector<std::int32_t>& frontier);
   std::vector<std::int32_t> candidates(std::int32_t variable, double share) const;
+  static std::vector<std::int32_t> current_of(const Block& block, const std::vector<std::int32_t>& values);
   std::vector<std::vector<Cost>> priced(const Block& block, const std::vector<double>& prices) const;
   void try_block(Block& block, const Deadline& deadline);
   void change_usage(const Block& block, const std::vector<std::int32_t>& to);

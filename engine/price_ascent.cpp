@@ -23,7 +23,20 @@ constexpr double kRise = 1e-6;           // of the bound, that counts as one
 constexpr double kFirstShare = 1e-3;     // of what is missing, that all prices together are worth at first
 constexpr double kLeastShare = 1e-9;     // a price never falls below, or it could not come back
 
+std::vector<double> in_double(const Prices& prices) {
+  std::vector<double> converted;
+  bool any = false;
+  for (std::int64_t price : prices) {
+    converted.push_back(static_cast<double>(price) / kScale);
+    any |= price > 0;
+  }
+  if (!any) converted.clear();
+  return converted;
+}
+
 }  // namespace
+
+PriceAscent::PriceAscent(Dual& dual) : PriceAscent(dual, in_double(dual.prices())) {}
 
 PriceAscent::PriceAscent(Dual& dual, const std::vector<double>& prices)
     : dual_(dual), best_(dual), best_bound_(dual.bound()), prices_(prices), pace_(kFirstPace) {

@@ -17,6 +17,8 @@ class PriceAscent {
  public:
   /// `prices`: where to start, per point; empty: small ones. `dual` must stay where it is.
   PriceAscent(Dual& dual, const std::vector<double>& prices);
+  /// Starts at the dual's own prices.
+  explicit PriceAscent(Dual& dual);
 
   /// One sweep and one change of prices. `incumbent`: cost of the best assignment known, or an estimate above the bound.
   void step(Cost incumbent);

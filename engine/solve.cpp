@@ -12,6 +12,7 @@
 #include "engine/index.h"
 #include "engine/pieces.h"
 #include "engine/presolve.h"
+#include "engine/price_ascent.h"
 #include "engine/worker.h"
 
 namespace autopar::engine {
@@ -20,6 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxSweeps = 1000;
+constexpr std::size_t kFewPoints = 8;  // usage points whose prices are searched one after the other
+constexpr int kStepsPerVisit = 20;     // of an ascent, between roundings
 constexpr std::size_t kRoundings = 8;
 constexpr std::size_t kMergeFactor = 64;  // a merge cannot branch as cheaply as a block: it may do more work before
 constexpr Cost kWideGap = 1000;           // a gap of more than a thousandth is worth to look for incumbents first
@@ -374,9 +377,25 @@ class Solver {
     solution_.stats.sweeps += converge(dual, target, priced ? kMaxSweeps / 4 : kMaxSweeps);
     visit(dual.round());
     if (!priced) return;
-    solution_.stats.sweeps += search_prices(dual, target, visit);
+    if (dual.prices().size() <= kFewPoints) {
+      solution_.stats.sweeps += search_prices(dual, target, visit);
+    } else {
+      climb(dual, target, visit);
+    }
     solution_.stats.sweeps += converge(dual, target, kMaxSweeps);
     visit(dual.round());
+  }
+
+  /// For more usage points than can be searched one after the other.
+  void climb(Dual& dual, Cost target, const std::function<void(const std::vector<std::int32_t>&)>& visit) {
+    PriceAscent ascent(dual);
+    for (int step = 1; step <= kMaxSweeps && !ascent.is_done() && ascent.bound() <= target; ++step) {
+      if (deadline_.passed()) throw OutOfTime{};
+      ascent.step(target);
+      ++solution_.stats.sweeps;
+      if (step % kStepsPerVisit == 0) visit(dual.round());
+    }
+    dual.restore(ascent.best());
   }
 
   /// Values that were not the only one left.

@@ -1,6 +1,5 @@
 #include "engine/stage.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "engine/index.h"
@@ -20,8 +19,7 @@ void Stage::finish(const std::vector<std::int32_t>* times_before) {
   if (infeasible()) return;
   core_ = std::make_unique<const Core>(network(), all_values(network()));
   // Without the step that reduces usage, times stay as they were.
-  const std::vector<std::int32_t> of_network = usage_points(network(), all_values(network())).times;
-  for (std::int32_t time : of_network) {
+  for (std::int32_t time : core_->times()) {
     const std::int32_t in = presolve_.times().empty() ? time : presolve_.times()[ix(time)];
     times_.push_back(times_before ? (*times_before)[ix(in)] : in);
   }
@@ -45,16 +43,7 @@ Assignment Stage::reduce(const Assignment& original) const {
 }
 
 std::vector<double> Stage::prices_from(const Stage& before, const std::vector<double>& prices) const {
-  // A point that went is implied by one nearby.
-  std::vector<double> mine(times_.size(), 0);
-  if (mine.empty()) return mine;
-  for (std::size_t t = 0; t < prices.size(); ++t) {
-    const auto next = std::ranges::lower_bound(times_, before.times_[t]);
-    auto nearest = next == times_.end() ? next - 1 : next;
-    if (nearest != times_.begin() && before.times_[t] - *(nearest - 1) < *nearest - before.times_[t]) --nearest;
-    mine[ix(nearest - times_.begin())] += prices[t];
-  }
-  return mine;
+  return carry_prices(before.times_, prices, times_);
 }
 
 }  // namespace autopar::engine

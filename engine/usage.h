@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -47,5 +48,19 @@ struct UsagePoints {
 /// Only times at which the live values could pass the limit become points. Of these one goes if another implies it:
 /// whatever is chosen, no less is used there. All pairs are compared if there are few points, else neighbours.
 UsagePoints usage_points(const CostNetwork& network, const LiveValues& live);
+
+/// Prices of points at the ascending times `from`, as prices of points at `to`: each goes to the nearest one, which
+/// mostly implies it.
+template <class Price>
+std::vector<Price> carry_prices(const std::vector<std::int32_t>& from, const std::vector<Price>& prices,
+                                const std::vector<std::int32_t>& to) {
+  std::vector<Price> carried(to.size(), 0);
+  for (std::size_t t = 0; t < prices.size() && !to.empty(); ++t) {
+    auto nearest = std::ranges::lower_bound(to, from[t]);
+    if (nearest == to.end() || (nearest != to.begin() && from[t] - *(nearest - 1) < *nearest - from[t])) --nearest;
+    carried[static_cast<std::size_t>(nearest - to.begin())] += prices[t];
+  }
+  return carried;
+}
 
 }  // namespace autopar::engine

@@ -50,13 +50,9 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
                  "model.json as autopar.export writes it, or a cost table (docs/cost-tables.md); .gz or not")
       ->required()
       ->type_name("MODEL");
-  CLI::Option* solution =
-      app.add_option("solution", arguments.solution, "with --check: solution.json, or a list such as [0, 1, 2]")
-          ->type_name("SOLUTION");
-  CLI::Option* check =
-      app.add_flag("--check", arguments.check, "evaluate SOLUTION for the cost table MODEL, and search for nothing")
-          ->needs(solution);
-  solution->needs(check);
+  app.add_option("solution", arguments.solution, "with --check: solution.json, or a list such as [0, 1, 2]")
+      ->type_name("SOLUTION");
+  app.add_flag("--check", arguments.check, "evaluate SOLUTION for the cost table MODEL, and search for nothing");
   app.add_option("-o,--output", arguments.output,
                  "where the plan or solution goes; default: MODEL's name with .plan.json or .solution.json")
       ->type_name("FILE");
@@ -147,6 +143,9 @@ CommandLine parse_command_line(int argc, char** argv) {
   add_options(app, line.arguments, mesh);
   try {
     app.parse(argc, argv);
+    // Not by CLI11, which would look at this before it refuses options that it does not know.
+    if (line.arguments.check && line.arguments.solution.empty()) throw CLI::RequiresError("--check", "SOLUTION");
+    if (!line.arguments.check && !line.arguments.solution.empty()) throw CLI::RequiresError("SOLUTION", "--check");
     for (const char* option : kModelOptions) {
       if (app.count(option) > 0) line.arguments.model_options.emplace_back(option);
     }
