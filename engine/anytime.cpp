@@ -21,14 +21,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = NewsMessage::Kind;
 
-constexpr int kFirstGuide = 20;           // steps before assignments can be looked for
-constexpr int kStepsPerGuide = 50;        // then the guide is renewed so often
-constexpr double kGuideGap = 3;           // times the gap, up to which reduced costs are of interest
-constexpr double kSmallGap = 0.002;       // of the cost, that a guide allows at least
-constexpr double kShrinking = 0.9;        // share of values left, below which a stage gives way to the next
+constexpr int kFirstGuide = 20;               // steps before assignments can be looked for
+constexpr int kStepsPerGuide = 50;            // then the guide is renewed so often
+constexpr double kGuideGap = 3;               // times the gap, up to which reduced costs are of interest
+constexpr double kSmallGap = 0.002;           // of the cost, that a guide allows at least
+constexpr double kShrinking = 0.9;            // share of values left, below which a stage gives way to the next
 constexpr std::int64_t kSmallStage = 20'000;  // values of a stage that is searched to the end
-constexpr double kFirstTry = 0.02;        // of the time limit, for the first search to the end
-constexpr double kDefaultLimitS = 3600;   // by which such searches are measured if there is no limit
+constexpr double kFirstTry = 0.02;            // of the time limit, for the first search to the end
+constexpr double kDefaultLimitS = 3600;       // by which such searches are measured if there is no limit
 constexpr std::chrono::milliseconds kSlice{20};
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -276,7 +276,8 @@ class Leader : Member {
     const double share = std::min(kFirstTry * static_cast<double>(std::int64_t{1} << num_searches_), 0.25) * limit;
     Options options = options_.search;
     options.cutoff = target();
-    options.time_limit_s = options_.is_deterministic ? 0 : std::min(share, std::max(limit - seconds_since(start_), 0.1));
+    options.time_limit_s =
+        options_.is_deterministic ? 0 : std::min(share, std::max(limit - seconds_since(start_), 0.1));
     if (options_.is_deterministic) options.max_branch_nodes = 1000;
     Comm alone;
     const Solution found = solve(stage_->network(), options, alone);

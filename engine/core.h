@@ -36,8 +36,8 @@ struct CoreEdge {
 };
 
 struct CoreVariable {
-  std::vector<Cost> costs;  ///< per live value, with the edges to decided neighbours folded in
-  VariableUsage usage;      ///< of the live values
+  std::vector<Cost> costs;          ///< per live value, with the edges to decided neighbours folded in
+  VariableUsage usage;              ///< of the live values
   std::vector<std::int32_t> edges;  ///< in ascending order of the other end
 };
 

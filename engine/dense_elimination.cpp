@@ -193,7 +193,8 @@ void DenseElimination::eliminate(const Bucket& bucket, const std::vector<Cost>& 
   }
 }
 
-/// Adds the factor's costs to the joint table, in runs of the table's last variables that the factor has all or none of.
+/// Adds the factor's costs to the joint table, in runs of the table's last variables that the factor has all or none
+/// of.
 void DenseElimination::add_factor(const Bucket& bucket, const Factor& factor) {
   const std::vector<std::int32_t>& scope = bucket.scope;
   std::vector<std::size_t> stride(scope.size(), 0);  // in the factor

@@ -9,8 +9,8 @@
 namespace autopar::engine {
 
 /// Minimises a small pairwise problem exactly by bucket elimination (Dechter 1999) over dense tables. A variable whose
-/// elimination would need a table of more than `max_table` entries keeps the value that it has, and so do as many others
-/// as it takes: then the result is the best of what was tried, never worse than what was there.
+/// elimination would need a table of more than `max_table` entries keeps the value that it has, and so do as many
+/// others as it takes: then the result is the best of what was tried, never worse than what was there.
 ///
 /// Made for being run many times: structure first, then node costs as often as wanted.
 class DenseElimination {

@@ -84,7 +84,8 @@ void Improver::follow() {
   const Cost gap = add(state_.cost, -stage_->constant()) - state_.guide->bound;
   const bool is_far = static_cast<double>(gap) > kWideGap * static_cast<double>(std::abs(state_.guide->bound));
   if (has_news && is_far && num_steps_ >= kFewSteps) return start(false);
-  const bool is_behind = state_.best && (search_->excess() > 0 || add(search_->cost(), stage_->constant()) > state_.cost);
+  const bool is_behind =
+      state_.best && (search_->excess() > 0 || add(search_->cost(), stage_->constant()) > state_.cost);
   if (is_behind && idle_ >= kFewSteps) start(true);
 }
 

@@ -19,7 +19,7 @@ class Board {
  public:
   struct State {
     std::shared_ptr<const Stage> stage;
-    std::shared_ptr<const Guide> guide;  // of that stage
+    std::shared_ptr<const Guide> guide;      // of that stage
     std::shared_ptr<const Assignment> best;  // of the first network; null: none yet
     Cost cost = kForbidden;
     std::int64_t version = 0;  // grows with every change
@@ -48,7 +48,8 @@ class Board {
 /// One thread's search for better assignments. Follows the board.
 class Improver {
  public:
-  Improver(Board& board, std::uint32_t seed, const Deadline& deadline) : board_(board), seed_(seed), deadline_(deadline) {}
+  Improver(Board& board, std::uint32_t seed, const Deadline& deadline)
+      : board_(board), seed_(seed), deadline_(deadline) {}
 
   /// Tries one neighbourhood. Returns false if there is no guide yet.
   bool step();

@@ -30,9 +30,9 @@ struct ResultMessage {
 struct NewsMessage {
   enum class Kind : std::uint8_t { kStage, kGuide, kBest, kEnd };
   Kind kind = Kind::kEnd;
-  LiveValues live;        ///< kStage: what is left of the stage before
-  Guide guide;            ///< kGuide
-  Assignment assignment;  ///< kBest
+  LiveValues live;                      ///< kStage: what is left of the stage before
+  Guide guide;                          ///< kGuide
+  Assignment assignment;                ///< kBest
   Status status = Status::kNoSolution;  ///< kEnd: how the search ended
 };
 

@@ -13,15 +13,15 @@ namespace autopar::engine {
 namespace {
 
 constexpr std::size_t kSizes[] = {8, 16, 32, 64, 128, 256, 512, 1024, 4096};
-constexpr double kForgetting = 0.9;    // of a way's rate, per try
-constexpr double kCuriosity = 0.15;    // share of tries that do not go by rates
-constexpr int kPriceSteps = 8;         // tries to make a block just fit
+constexpr double kForgetting = 0.9;  // of a way's rate, per try
+constexpr double kCuriosity = 0.15;  // share of tries that do not go by rates
+constexpr int kPriceSteps = 8;       // tries to make a block just fit
 constexpr std::size_t kMostValues = 24;
 constexpr double kFactorStep = 1.3;
 constexpr double kFactorAccuracy = 0.02;
 constexpr double kLeastFactor = 0.2;
 constexpr double kRaise = 0.1;
-constexpr double kKick = 0.02;             // of the guide's gap: the most that a kick changes a cost
+constexpr double kKick = 0.02;  // of the guide's gap: the most that a kick changes a cost
 constexpr std::size_t kKickTable = 1 << 12;
 
 /// The factor on prices at which a block just fits, between one that is too low and one that is high enough.
@@ -224,7 +224,8 @@ NeighbourhoodSearch::Block NeighbourhoodSearch::make_block(const std::vector<std
   return block;
 }
 
-std::vector<std::vector<Cost>> NeighbourhoodSearch::priced(const Block& block, const std::vector<double>& prices) const {
+std::vector<std::vector<Cost>> NeighbourhoodSearch::priced(const Block& block,
+                                                           const std::vector<double>& prices) const {
   std::vector<double> before(prices.size() + 1, 0);
   for (std::size_t t = 0; t < prices.size(); ++t) before[t + 1] = before[t] + prices[t];
   std::vector<std::vector<Cost>> costs = block.costs;
@@ -235,7 +236,8 @@ std::vector<std::vector<Cost>> NeighbourhoodSearch::priced(const Block& block, c
       const auto amounts = usage.of(block.candidates[i][k]);
       double price = 0;
       for (std::size_t p = 0; p < amounts.size(); ++p) {
-        price += static_cast<double>(amounts[p]) * (before[ix(usage.pieces[p].last)] - before[ix(usage.pieces[p].first)]);
+        price +=
+            static_cast<double>(amounts[p]) * (before[ix(usage.pieces[p].last)] - before[ix(usage.pieces[p].first)]);
       }
       costs[i][k] = add(costs[i][k], static_cast<Cost>(std::min(price, 1e17)));
     }
@@ -268,8 +270,8 @@ void NeighbourhoodSearch::set_values(const Block& block, const std::vector<std::
   }
 }
 
-/// Finds the block's best values at prices that change until the whole just fits: a factor on the guide's, by bisection,
-/// and additions where the limit is passed.
+/// Finds the block's best values at prices that change until the whole just fits: a factor on the guide's, by
+/// bisection, and additions where the limit is passed.
 void NeighbourhoodSearch::try_block(Block& block, const Deadline& deadline) {
   std::vector<std::int32_t> best = current_of(block, values_);
   const Cost before = cost_of_block(block);
@@ -304,8 +306,7 @@ void NeighbourhoodSearch::try_block(Block& block, const Deadline& deadline) {
 }
 
 /// Positions of the block's values in its candidates.
-std::vector<std::int32_t> NeighbourhoodSearch::current_of(const Block& block,
-                                                          const std::vector<std::int32_t>& values) {
+std::vector<std::int32_t> NeighbourhoodSearch::current_of(const Block& block, const std::vector<std::int32_t>& values) {
   std::vector<std::int32_t> current;
   for (std::size_t i = 0; i < block.variables.size(); ++i) {
     const auto at = std::ranges::find(block.candidates[i], values[ix(block.variables[i])]);

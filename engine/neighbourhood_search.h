@@ -13,11 +13,11 @@ namespace autopar::engine {
 
 /// What a dual tells a search for assignments.
 struct Guide {
-  std::vector<double> prices;                   ///< of usage, per point
-  std::vector<std::vector<Cost>> reduced_costs; ///< per variable and value
-  Cost gap = 0;                                 ///< values with a larger reduced cost are of no use
+  std::vector<double> prices;                    ///< of usage, per point
+  std::vector<std::vector<Cost>> reduced_costs;  ///< per variable and value
+  Cost gap = 0;                                  ///< values with a larger reduced cost are of no use
   Cost bound = 0;
-  std::vector<std::int32_t> rounding;           ///< values to start from
+  std::vector<std::int32_t> rounding;  ///< values to start from
 };
 
 /// Large-neighbourhood search: again and again a block of variables is freed, the others keep their values, and the

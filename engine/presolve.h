@@ -152,10 +152,10 @@ class Presolve {
   std::vector<std::int32_t> values_;
   std::vector<Eliminated> eliminated_;
   std::vector<std::int32_t> times_;
-  std::vector<std::vector<Use>> uses_;            // of each variable
-  std::vector<std::vector<std::int64_t>> rows_;   // shared by variables
-  std::vector<std::vector<std::int32_t>> maps_;   // from a variable's values to those of another that follows from it
-  std::vector<std::int32_t> remaining_;  // original variable of each reduced one
+  std::vector<std::vector<Use>> uses_;           // of each variable
+  std::vector<std::vector<std::int64_t>> rows_;  // shared by variables
+  std::vector<std::vector<std::int32_t>> maps_;  // from a variable's values to those of another that follows from it
+  std::vector<std::int32_t> remaining_;          // original variable of each reduced one
   std::size_t num_original_ = 0;
 
   std::map<Key, std::int32_t> leaf_memo_;
@@ -165,9 +165,9 @@ class Presolve {
   std::map<Key, std::int32_t> domain_memo_;
   std::map<Key, std::int32_t> projection_memo_;
   std::map<Key, std::int32_t> values_memo_;
-  std::map<Key, std::int32_t> map_memo_;     // -1: values do not follow
+  std::map<Key, std::int32_t> map_memo_;  // -1: values do not follow
   std::map<Key, std::int32_t> mapped_memo_;
-  std::map<Key, std::int32_t> row_memo_;     // rows of fewer values, or of another variable's
+  std::map<Key, std::int32_t> row_memo_;  // rows of fewer values, or of another variable's
   std::map<Key, std::array<std::int32_t, 2>> fold_memo_;
   std::unordered_multimap<std::size_t, std::int32_t> domains_by_hash_;
   std::map<std::vector<std::int64_t>, std::int32_t> rows_by_content_;

@@ -10,18 +10,18 @@ namespace autopar::engine {
 namespace {
 
 constexpr double kScale = static_cast<double>(std::int64_t{1} << kPriceShift);
-constexpr double kMostPrice = static_cast<double>(std::numeric_limits<std::int64_t>::max() / 4) / kScale;
-constexpr double kFirstPace = 0.3;       // exponent per relative overuse
-constexpr double kSlowdown = 0.6;        // of the pace, when the bound stops rising
-constexpr double kSlowestFactors = 2e-3; // then steps of a subgradient take over
-constexpr double kFirstStep = 0.5;       // of Polyak's
+constexpr double kMostPrice = static_cast<double>(std::numeric_limits<std::int64_t>::max()) / 4 / kScale;
+constexpr double kFirstPace = 0.3;        // exponent per relative overuse
+constexpr double kSlowdown = 0.6;         // of the pace, when the bound stops rising
+constexpr double kSlowestFactors = 2e-3;  // then steps of a subgradient take over
+constexpr double kFirstStep = 0.5;        // of Polyak's
 constexpr double kSlowestStep = 1e-4;
-constexpr double kMissing = 0.01;         // of the bound, at first
+constexpr double kMissing = 0.01;  // of the bound, at first
 constexpr double kLeastMissing = 1e-5;
-constexpr int kPatience = 60;            // steps without a rise before the pace falls
-constexpr double kRise = 1e-6;           // of the bound, that counts as one
-constexpr double kFirstShare = 1e-3;     // of what is missing, that all prices together are worth at first
-constexpr double kLeastShare = 1e-9;     // a price never falls below, or it could not come back
+constexpr int kPatience = 60;         // steps without a rise before the pace falls
+constexpr double kRise = 1e-6;        // of the bound, that counts as one
+constexpr double kFirstShare = 1e-3;  // of what is missing, that all prices together are worth at first
+constexpr double kLeastShare = 1e-9;  // a price never falls below, or it could not come back
 
 std::vector<double> in_double(const Prices& prices) {
   std::vector<double> converted;

@@ -10,8 +10,8 @@ namespace autopar::engine {
 /// few. After every sweep each price changes with how much its point is overused if every variable takes its values by
 /// their marginals.
 ///
-/// First by factors (multiplicative weights; Plotkin, Shmoys, Tardos 1995: fractional packing): of thousands of points a
-/// few bind, and their prices grow from next to nothing within some tens of sweeps where steps of a subgradient take
+/// First by factors (multiplicative weights; Plotkin, Shmoys, Tardos 1995: fractional packing): of thousands of points
+/// a few bind, and their prices grow from next to nothing within some tens of sweeps where steps of a subgradient take
 /// thousands. Then by steps of a subgradient towards the incumbent (Polyak 1969), which end nearer to the optimum.
 class PriceAscent {
  public:
@@ -20,7 +20,8 @@ class PriceAscent {
   /// Starts at the dual's own prices.
   explicit PriceAscent(Dual& dual);
 
-  /// One sweep and one change of prices. `incumbent`: cost of the best assignment known, or an estimate above the bound.
+  /// One sweep and one change of prices. `incumbent`: cost of the best assignment known, or an estimate above the
+  /// bound.
   void step(Cost incumbent);
   /// Steps bring nothing any more.
   bool is_done() const { return is_done_; }

@@ -157,9 +157,8 @@ class Reduction {
       if (!steps_[v].empty()) all.push_back(static_cast<std::int32_t>(v));
     }
     for (std::size_t i = 0; i < points_.size();) {
-      const bool implied = std::ranges::any_of(points_, [&](const Point& other) {
-        return &other != &points_[i] && is_implied(points_[i], other, all);
-      });
+      const bool implied = std::ranges::any_of(
+          points_, [&](const Point& other) { return &other != &points_[i] && is_implied(points_[i], other, all); });
       if (implied) {
         points_.erase(points_.begin() + static_cast<std::ptrdiff_t>(i));
       } else {

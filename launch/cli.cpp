@@ -41,8 +41,10 @@ constexpr std::array<const char*, 6> kModelOptions = {"--mesh",    "--cluster", 
                                                       "--overlap", "--export-problem", "--random-plan"};
 
 const std::map<std::string, bool engine::PresolveSteps::*> kPresolveSteps = {
-    {"dominate", &engine::PresolveSteps::dominate}, {"eliminate", &engine::PresolveSteps::eliminate},
-    {"contract", &engine::PresolveSteps::contract}, {"fold", &engine::PresolveSteps::fold},
+    {"dominate", &engine::PresolveSteps::dominate},
+    {"eliminate", &engine::PresolveSteps::eliminate},
+    {"contract", &engine::PresolveSteps::contract},
+    {"fold", &engine::PresolveSteps::fold},
     {"usage", &engine::PresolveSteps::usage}};
 
 void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {

@@ -22,8 +22,8 @@ struct Arguments {
   engine::Options engine;
   engine::PresolveSteps presolve;  ///< of a cost table
   bool is_deterministic = false;   ///< the same solution of a cost table on every machine
-  std::string export_problem;  ///< where the model's cost table goes, which is wanted instead of a plan
-  bool check = false;          ///< nothing is searched for: `solution` is checked
+  std::string export_problem;      ///< where the model's cost table goes, which is wanted instead of a plan
+  bool check = false;              ///< nothing is searched for: `solution` is checked
   bool reproducible = false;
   bool has_overlap = true;  ///< communication may hide behind compute
   bool quiet = false;
