@@ -24,8 +24,8 @@ struct Device {
   double vector_flops = 0;      ///< flop/s of pointwise work, and of matmuls in dtypes not in matmul_flops
   double memory_bandwidth = 0;  ///< achievable bytes/s
   double launch_s = 0;          ///< seconds of one kernel's launch gap
-  /// Share that is reached of what a collective gains by running in pieces beside matmuls (async tensor parallelism); 0:
-  /// none does so.
+  /// Share that is reached of what a collective gains by running in pieces beside matmuls (async tensor parallelism);
+  /// 0: none does so.
   double matmul_overlap = 0;
 };
 
