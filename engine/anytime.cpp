@@ -1,7 +1,6 @@
 #include "engine/anytime.h"
 
 #include <tbb/global_control.h>
-#include <tbb/info.h>
 
 #include <algorithm>
 #include <chrono>
@@ -39,18 +38,13 @@ class Member {
   Member(const CostNetwork& network, const AnytimeOptions& options, Comm& comm)
       : options_(options), comm_(comm), board_(network) {
     if (options.search.time_limit_s > 0 && !options.is_deterministic) {
-      const std::chrono::duration<double> limit(options.search.time_limit_s);
-      deadline_.at = start_ + std::chrono::duration_cast<Clock::duration>(limit);
+      deadline_ = Deadline::after(start_, options.search.time_limit_s);
     }
     stage_ = std::make_shared<const Stage>(network, options.presolve);
     if (!stage_->infeasible()) board_.set_stage(stage_);
   }
 
  protected:
-  int num_threads() const {
-    return options_.search.threads > 0 ? options_.search.threads : tbb::info::default_concurrency();
-  }
-
   void go_to_stage(const LiveValues& live) {
     stage_ = std::make_shared<const Stage>(stage_, live, options_.presolve);
     if (!stage_->infeasible()) board_.set_stage(stage_);
@@ -75,8 +69,8 @@ class Follower : Member {
     std::optional<Improver> own;
     if (options_.is_deterministic) {
       // Rank 0 works alone.
-    } else if (num_threads() > 1) {
-      threads.emplace(board_, num_threads(), seed, deadline_);
+    } else if (options_.search.num_threads() > 1) {
+      threads.emplace(board_, options_.search.num_threads(), seed, deadline_);
     } else {
       own.emplace(board_, seed, deadline_);
     }
@@ -128,7 +122,8 @@ class Leader : Member {
     solution_.stats.variables_after_presolve = stage_->network().num_variables();
     bound_ = stage_->constant();
     std::optional<ImproverThreads> threads;
-    if (!options_.is_deterministic && num_threads() > 1) threads.emplace(board_, num_threads() - 1, 1, deadline_);
+    if (!options_.is_deterministic && options_.search.num_threads() > 1)
+      threads.emplace(board_, options_.search.num_threads() - 1, 1, deadline_);
     own_.emplace(board_, 0, deadline_);
     start_ascent({});
     while (!is_over()) {
@@ -266,7 +261,7 @@ class Leader : Member {
 
   bool wants_search() {
     if (stage_->num_values() > kSmallStage) return false;
-    if (num_searches_ > 0 && (options_.is_deterministic || Clock::now() < next_search_)) return false;
+    if (num_searches_ > 0 && (options_.is_deterministic || !next_search_.passed())) return false;
     return true;
   }
 
@@ -289,14 +284,14 @@ class Leader : Member {
       return false;  // nothing else is cheaper
     }
     raise_bound(add(found.bound, stage_->constant()));
-    next_search_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(2 * share));
+    next_search_ = Deadline::after(Clock::now(), 2 * share);
     return true;
   }
 
   void listen() {
     while (const std::optional<Comm::Message> message = comm_.try_receive()) {
       const NewsMessage news = unpack_news(message->bytes);
-      if (board_.offer(news.assignment)) solution_.stats.tasks += 1;
+      board_.offer(news.assignment);
     }
     const Board::State state = board_.state();
     if (state.cost >= told_ || comm_.size() == 1) return;
@@ -349,7 +344,7 @@ class Leader : Member {
   Cost shrunk_at_ = kForbidden;
   int num_steps_ = 0;
   int num_searches_ = 0;
-  Clock::time_point next_search_;
+  Deadline next_search_;
   std::size_t table_entries_ = 0;
   std::size_t ascent_work_ = 0;
 };
@@ -358,8 +353,7 @@ class Leader : Member {
 
 Solution solve_anytime(const CostNetwork& network, const AnytimeOptions& options, Comm& comm,
                        const std::function<void(const Progress&)>& progress) {
-  const int threads = options.search.threads > 0 ? options.search.threads : tbb::info::default_concurrency();
-  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, ix(threads));
+  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, ix(options.search.num_threads()));
   if (comm.size() > 1) {
     std::string bytes = comm.rank() == 0 ? pack(network) : std::string();
     comm.broadcast(bytes);

@@ -45,6 +45,10 @@ struct Block {
 /// Ends a search early when its time is over. Threads only read it.
 struct Deadline {
   std::chrono::steady_clock::time_point at = std::chrono::steady_clock::time_point::max();
+  static Deadline after(std::chrono::steady_clock::time_point start, double seconds) {
+    return {start +
+            std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds))};
+  }
   bool passed() const { return std::chrono::steady_clock::now() >= at; }
 };
 

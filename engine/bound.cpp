@@ -172,8 +172,7 @@ struct Switch {
 };
 
 Cost pair_cost(const CoreEdge& edge, const std::vector<std::int32_t>& values) {
-  return edge.table->at((*edge.u.state_of)[ix(values[ix(edge.u.variable)])],
-                        (*edge.v.state_of)[ix(values[ix(edge.v.variable)])]);
+  return edge.cost(values[ix(edge.u.variable)], values[ix(edge.v.variable)]);
 }
 
 Switch make_switch(const Core& core, std::vector<std::int32_t> group, const std::vector<std::int32_t>& frugal,

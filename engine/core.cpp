@@ -49,8 +49,7 @@ const Core::Compacted& Core::compact(const CostNetwork& network, std::int32_t pr
     const Projection& all = network.projections[ix(projection)];
     Projection states;
     for (std::int32_t x : live) states.push_back(all[ix(x)]);
-    std::sort(states.begin(), states.end());
-    states.erase(std::unique(states.begin(), states.end()), states.end());
+    states = states_of(states);
     Projection state_of;
     for (std::int32_t x : live) {
       const auto where = std::lower_bound(states.begin(), states.end(), all[ix(x)]);

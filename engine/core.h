@@ -33,6 +33,11 @@ struct CoreEdge {
   CoreEnd v;
   std::shared_ptr<const CoreTable> table;  ///< rows: u's states
   std::int32_t source = -1;                ///< edge of the network
+
+  /// Of live values of both ends.
+  Cost cost(std::int32_t x_u, std::int32_t x_v) const {
+    return table->at((*u.state_of)[static_cast<std::size_t>(x_u)], (*v.state_of)[static_cast<std::size_t>(x_v)]);
+  }
 };
 
 struct CoreVariable {

@@ -7,6 +7,19 @@
 #include "engine/index.h"
 
 namespace autopar::engine {
+std::vector<std::int32_t> states_of(const Projection& projection) {
+  std::vector<std::int32_t> states = projection;
+  std::ranges::sort(states);
+  states.erase(std::unique(states.begin(), states.end()), states.end());
+  return states;
+}
+
+Domain with_costs(const Domain& domain, const Projection& projection, const std::vector<Cost>& of_state) {
+  Domain sum = domain;
+  for (std::size_t x = 0; x < sum.costs.size(); ++x) sum.costs[x] = add(sum.costs[x], of_state[ix(projection[x])]);
+  return sum;
+}
+
 std::vector<std::vector<std::int32_t>> split_by_levels(const std::vector<std::vector<std::int32_t>>& levels,
                                                        const std::vector<std::int32_t>& values) {
   std::vector<std::vector<std::int32_t>> parts;

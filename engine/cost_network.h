@@ -36,6 +36,9 @@ struct Table {
 /// Maps each value of a domain to a state (a row or column of a table). Shared.
 using Projection = std::vector<std::int32_t>;
 
+/// The states that some value has, ascending.
+std::vector<std::int32_t> states_of(const Projection& projection);
+
 /// Facts about a domain that copies of one variable (in repeated layers) share.
 struct Domain {
   std::vector<Cost> costs;                       ///< of each value
@@ -46,6 +49,9 @@ struct Domain {
   bool operator==(const Domain&) const = default;
   std::int32_t size() const { return static_cast<std::int32_t>(costs.size()); }
 };
+
+/// `domain` with the costs of states added to those of the values that have them.
+Domain with_costs(const Domain& domain, const Projection& projection, const std::vector<Cost>& of_state);
 
 /// Splits `values` by the coarsest of Domain::levels that tells them apart (the choice on the first mesh dim, then on
 /// the second, ...), else one by one.

@@ -42,10 +42,6 @@ struct PriceRange {
   }
 };
 
-Cost edge_cost(const CoreEdge& edge, std::int32_t x_u, std::int32_t x_v) {
-  return edge.table->at((*edge.u.state_of)[ix(x_u)], (*edge.v.state_of)[ix(x_v)]);
-}
-
 }  // namespace
 
 struct NeighbourhoodSearch::Block {
@@ -80,7 +76,7 @@ Cost NeighbourhoodSearch::whole_cost() const {
   Wide cost = core_.constant();
   for (std::size_t v = 0; v < values_.size(); ++v) cost += core_.variables()[v].costs[ix(values_[v])];
   for (const CoreEdge& edge : core_.edges()) {
-    cost += edge_cost(edge, values_[ix(edge.u.variable)], values_[ix(edge.v.variable)]);
+    cost += edge.cost(values_[ix(edge.u.variable)], values_[ix(edge.v.variable)]);
   }
   return cost >= kForbidden ? kForbidden : static_cast<Cost>(cost);
 }
@@ -203,7 +199,7 @@ NeighbourhoodSearch::Block NeighbourhoodSearch::make_block(const std::vector<std
         for (std::size_t k = 0; k < costs.size(); ++k) {
           const std::int32_t x = block.candidates[i][k];
           const std::int32_t y = values_[ix(other)];
-          costs[k] = add(costs[k], is_u ? edge_cost(edge, x, y) : edge_cost(edge, y, x));
+          costs[k] = add(costs[k], is_u ? edge.cost(x, y) : edge.cost(y, x));
         }
         continue;
       }
@@ -213,7 +209,7 @@ NeighbourhoodSearch::Block NeighbourhoodSearch::make_block(const std::vector<std
       std::vector<Cost> table;
       table.reserve(block.candidates[i].size() * block.candidates[j].size());
       for (std::int32_t x : block.candidates[i]) {
-        for (std::int32_t y : block.candidates[j]) table.push_back(edge_cost(edge, x, y));
+        for (std::int32_t y : block.candidates[j]) table.push_back(edge.cost(x, y));
       }
       pairs.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), std::move(table)});
     }
@@ -250,7 +246,7 @@ Cost NeighbourhoodSearch::cost_of_block(const Block& block) const {
   for (std::int32_t v : block.variables) cost = add(cost, core_.variables()[ix(v)].costs[ix(values_[ix(v)])]);
   for (std::int32_t e : block.edges) {
     const CoreEdge& edge = core_.edges()[ix(e)];
-    cost = add(cost, edge_cost(edge, values_[ix(edge.u.variable)], values_[ix(edge.v.variable)]));
+    cost = add(cost, edge.cost(values_[ix(edge.u.variable)], values_[ix(edge.v.variable)]));
   }
   return cost;
 }

@@ -158,8 +158,7 @@ void Presolve::eliminate_leaf(std::int32_t variable, const View& view) {
         message[b] = std::min(message[b], add(costs[x], cost(view, self[x], static_cast<std::int32_t>(b))));
       }
     }
-    Domain grown = net_.domains[ix(target)];
-    for (std::size_t y = 0; y < grown.costs.size(); ++y) grown.costs[y] = add(grown.costs[y], message[ix(other[y])]);
+    Domain grown = with_costs(net_.domains[ix(target)], other, message);
     entry->second = static_cast<std::int32_t>(net_.domains.size());
     net_.domains.push_back(std::move(grown));
   }
@@ -276,9 +275,7 @@ void Presolve::keep_values(std::int32_t variable, const std::vector<std::int32_t
 Presolve::Rows Presolve::rows_of(const View& view) const {
   Rows rows;
   rows.row_of = &net_.projections[ix(view.self_project)];
-  std::vector<std::int32_t> states = net_.projections[ix(view.other_project)];
-  std::sort(states.begin(), states.end());
-  states.erase(std::unique(states.begin(), states.end()), states.end());
+  const std::vector<std::int32_t> states = states_of(net_.projections[ix(view.other_project)]);
   rows.width = states.size();
   for (std::int32_t row = 0; row < num_states(view.table, view.self_is_row); ++row) {
     for (std::int32_t state : states) rows.costs.push_back(cost(view, row, state));

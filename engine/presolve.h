@@ -134,7 +134,6 @@ class Presolve {
   void compact();
   std::int32_t intern(Domain domain);
   std::int32_t intern(std::vector<std::int64_t> row);
-  std::int32_t mapped_projection(std::int32_t projection, std::int32_t map);
   std::int32_t best_value(const Eliminated& step, const Assignment& original) const;
 
   PresolveSteps steps_;
@@ -166,7 +165,6 @@ class Presolve {
   std::map<Key, std::int32_t> projection_memo_;
   std::map<Key, std::int32_t> values_memo_;
   std::map<Key, std::int32_t> map_memo_;  // -1: values do not follow
-  std::map<Key, std::int32_t> mapped_memo_;
   std::map<Key, std::int32_t> row_memo_;  // rows of fewer values, or of another variable's
   std::map<Key, std::array<std::int32_t, 2>> fold_memo_;
   std::unordered_multimap<std::size_t, std::int32_t> domains_by_hash_;

@@ -15,13 +15,6 @@ struct Sum {
   std::vector<Cost> of_col;
 };
 
-std::vector<std::int32_t> states_of(const Projection& projection) {
-  std::vector<std::int32_t> states = projection;
-  std::ranges::sort(states);
-  states.erase(std::unique(states.begin(), states.end()), states.end());
-  return states;
-}
-
 /// The columns' part is >= 0.
 Sum as_sum(const Table& table, const std::vector<std::int32_t>& rows, const std::vector<std::int32_t>& cols) {
   Sum sum;
@@ -40,12 +33,6 @@ Sum as_sum(const Table& table, const std::vector<std::int32_t>& rows, const std:
   sum.of_col.assign(ix(table.cols), 0);
   for (std::int32_t col : cols) sum.of_col[ix(col)] = table.at(rows[0], col) - least;
   for (std::int32_t row : rows) sum.of_row[ix(row)] = table.at(row, cols[0]) - sum.of_col[ix(cols[0])];
-  return sum;
-}
-
-Domain with_costs(const Domain& domain, const Projection& projection, const std::vector<Cost>& of_state) {
-  Domain sum = domain;
-  for (std::size_t x = 0; x < sum.costs.size(); ++x) sum.costs[x] = add(sum.costs[x], of_state[ix(projection[x])]);
   return sum;
 }
 
@@ -145,7 +132,7 @@ void Presolve::contract_into(std::int32_t variable, const View& into, std::int32
   for (std::int32_t e : moving) {
     Edge& edge = net_.edges[ix(e)];
     const bool is_u = edge.u == variable;
-    const std::int32_t projection = mapped_projection(is_u ? edge.project_u : edge.project_v, map);
+    const std::int32_t projection = restrict_projection(is_u ? edge.project_u : edge.project_v, follows);
     (is_u ? edge.u : edge.v) = into.other;
     (is_u ? edge.project_u : edge.project_v) = projection;
     edges_of_[ix(into.other)].push_back(e);
@@ -159,17 +146,6 @@ void Presolve::contract_into(std::int32_t variable, const View& into, std::int32
   variable_alive_[ix(variable)] = 0;
   wake(into.other);
   ++counts_.contracted;
-}
-
-std::int32_t Presolve::mapped_projection(std::int32_t projection, std::int32_t map) {
-  const auto [entry, is_new] = mapped_memo_.try_emplace(Key{projection, map}, -1);
-  if (is_new) {
-    Projection mapped;
-    for (std::int32_t x : maps_[ix(map)]) mapped.push_back(net_.projections[ix(projection)][ix(x)]);
-    entry->second = static_cast<std::int32_t>(net_.projections.size());
-    net_.projections.push_back(std::move(mapped));
-  }
-  return entry->second;
 }
 
 }  // namespace autopar::engine

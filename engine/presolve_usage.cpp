@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "engine/index.h"
+#include "engine/intern.h"
 #include "engine/presolve.h"
 
 /// Presolve's usage over time. While steps are taken it lies beside the network, as rows that variables share.
@@ -98,13 +99,11 @@ bool Presolve::set_usage(std::int32_t variable, const VariableUsage& usage) {
 bool Presolve::remove_excessive(std::int32_t variable, const VariableUsage& usage,
                                 const std::vector<std::int64_t>& capacity) {
   if (usage.empty()) return false;
-  std::vector<std::int64_t> room;
-  for (std::size_t p = 0; p < usage.pieces.size(); ++p) room.push_back(usage.least_of(p, capacity));
+  const std::vector<std::int64_t> room = usage.room(capacity);
   std::vector<std::int32_t> kept;
   const std::int32_t size = net_.domain(variable).size();
   for (std::int32_t x = 0; x < size; ++x) {
-    const auto amounts = usage.of(x);
-    if (std::equal(amounts.begin(), amounts.end(), room.begin(), std::less_equal<>())) kept.push_back(x);
+    if (usage.fits(x, room)) kept.push_back(x);
   }
   if (kept.size() == ix(size)) return false;
   counts_.dead_values += size - static_cast<std::int32_t>(kept.size());
@@ -134,10 +133,7 @@ std::int32_t Presolve::restrict_row(std::int32_t row, const std::vector<std::int
 }
 
 std::int32_t Presolve::intern(Domain domain) {
-  std::size_t hash = domain.costs.size();
-  const auto mix = [&hash](std::int64_t part) { hash = (hash ^ ix(part)) * 0x9E3779B97F4A7C15 + (hash >> 29); };
-  std::ranges::for_each(domain.costs, mix);
-  for (const auto& row : domain.usage) std::ranges::for_each(row, mix);
+  const std::uint64_t hash = HashDomain{}(domain);
   const auto [first, last] = domains_by_hash_.equal_range(hash);
   for (auto entry = first; entry != last; ++entry) {
     if (net_.domains[ix(entry->second)] == domain) return entry->second;

@@ -49,8 +49,7 @@ class Solver {
       block_options_.max_work = options.max_rows;
     }
     if (options.time_limit_s > 0) {
-      deadline_.at =
-          start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.time_limit_s));
+      deadline_ = Deadline::after(start_, options.time_limit_s);
     }
   }
 
@@ -411,15 +410,10 @@ class Solver {
     LiveValues live(part.live.size());
     for (std::size_t v = 0; v < live.size(); ++v) {
       const CoreVariable& variable = part.core->variables()[v];
-      const auto fits = [&](std::size_t x) {
-        const auto amounts = variable.usage.of(static_cast<std::int32_t>(x));
-        for (std::size_t p = 0; p < amounts.size(); ++p) {
-          if (amounts[p] > variable.usage.least_of(p, part.core->capacity())) return false;
-        }
-        return true;
-      };
+      const std::vector<std::int64_t> room = variable.usage.room(part.core->capacity());
       for (std::size_t x = 0; x < part.live[v].size(); ++x) {
-        if (reduced[v][x] <= target - part.dual->bound() && fits(x)) live[v].push_back(part.live[v][x]);
+        const bool fits = variable.usage.empty() || variable.usage.fits(static_cast<std::int32_t>(x), room);
+        if (reduced[v][x] <= target - part.dual->bound() && fits) live[v].push_back(part.live[v][x]);
       }
     }
     return live;
@@ -479,11 +473,11 @@ class Solver {
 
 }  // namespace
 
+int Options::num_threads() const { return threads > 0 ? threads : tbb::info::default_concurrency(); }
+
 Solution solve(const CostNetwork& network, const Options& options, Comm& comm,
                const std::function<void(const Progress&)>& progress) {
-  const auto threads =
-      static_cast<std::size_t>(options.threads > 0 ? options.threads : tbb::info::default_concurrency());
-  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, threads);
+  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, ix(options.num_threads()));
   if (comm.rank() != 0) {
     Solution solution;
     solution.status = work(comm);

@@ -23,6 +23,8 @@ struct Options {
   std::int64_t max_branch_nodes = -1;
   /// Only assignments that cost less are looked for. If there are none, the result is kInfeasible.
   Cost cutoff = kForbidden;
+
+  int num_threads() const;
 };
 
 enum class Status : std::uint8_t {

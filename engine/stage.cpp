@@ -6,22 +6,21 @@
 
 namespace autopar::engine {
 
-Stage::Stage(const CostNetwork& network, const PresolveSteps& steps) : presolve_(network, steps) { finish(nullptr); }
+Stage::Stage(const CostNetwork& network, const PresolveSteps& steps) : presolve_(network, steps) { finish(); }
 
 Stage::Stage(std::shared_ptr<const Stage> before, const LiveValues& live, const PresolveSteps& steps)
     : before_(std::move(before)), presolve_(before_->network(), live, steps) {
-  constant_ = before_->constant_;
-  finish(&before_->times_);
+  finish();
 }
 
-void Stage::finish(const std::vector<std::int32_t>* times_before) {
-  constant_ = add(constant_, presolve_.constant());
+void Stage::finish() {
+  constant_ = add(before_ ? before_->constant_ : 0, presolve_.constant());
   if (infeasible()) return;
   core_ = std::make_unique<const Core>(network(), all_values(network()));
   // Without the step that reduces usage, times stay as they were.
   for (std::int32_t time : core_->times()) {
     const std::int32_t in = presolve_.times().empty() ? time : presolve_.times()[ix(time)];
-    times_.push_back(times_before ? (*times_before)[ix(in)] : in);
+    times_.push_back(before_ ? before_->times_[ix(in)] : in);
   }
 }
 

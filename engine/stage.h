@@ -36,7 +36,7 @@ class Stage {
   std::vector<double> prices_from(const Stage& before, const std::vector<double>& prices) const;
 
  private:
-  void finish(const std::vector<std::int32_t>* times_before);
+  void finish();
 
   std::shared_ptr<const Stage> before_;
   Presolve presolve_;

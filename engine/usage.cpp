@@ -1,6 +1,7 @@
 #include "engine/usage.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -237,8 +238,16 @@ void VariableUsage::add(std::int32_t x, std::int64_t factor, std::vector<std::in
   }
 }
 
-std::int64_t VariableUsage::least_of(std::size_t p, const std::vector<std::int64_t>& points) const {
-  return *std::min_element(points.begin() + pieces[p].first, points.begin() + pieces[p].last);
+std::vector<std::int64_t> VariableUsage::room(const std::vector<std::int64_t>& capacity) const {
+  std::vector<std::int64_t> least;
+  for (const Piece& piece : pieces) {
+    least.push_back(*std::min_element(capacity.begin() + piece.first, capacity.begin() + piece.last));
+  }
+  return least;
+}
+
+bool VariableUsage::fits(std::int32_t x, const std::vector<std::int64_t>& room) const {
+  return std::ranges::equal(of(x), room, std::less_equal<>());
 }
 
 UsagePoints usage_points(const CostNetwork& network, const LiveValues& live) {

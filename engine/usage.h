@@ -33,8 +33,10 @@ struct VariableUsage {
   }
   /// Adds `factor` times what value `x` uses to the amounts per point.
   void add(std::int32_t x, std::int64_t factor, std::vector<std::int64_t>& points) const;
-  /// The least of `points` in piece `p`.
-  std::int64_t least_of(std::size_t p, const std::vector<std::int64_t>& points) const;
+  /// The least capacity in each piece.
+  std::vector<std::int64_t> room(const std::vector<std::int64_t>& capacity) const;
+  /// Whether value `x` alone fits into that.
+  bool fits(std::int32_t x, const std::vector<std::int64_t>& room) const;
   bool operator==(const VariableUsage&) const = default;
 };
 

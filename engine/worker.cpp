@@ -158,8 +158,7 @@ Status work(Comm& comm) {
     if (task.last) return task.status;
     Deadline deadline;
     if (task.seconds_left > 0) {
-      deadline.at = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                                           std::chrono::duration<double>(task.seconds_left));
+      deadline = Deadline::after(std::chrono::steady_clock::now(), task.seconds_left);
     }
     comm.send(message.from, pack(ResultMessage{task.id, search(task.block, task.options, deadline)}));
   }

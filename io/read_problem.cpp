@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "engine/index.h"
+#include "engine/intern.h"
 #include "io/input_error.h"
 #include "io/scan_json.h"
-#include "partition/intern.h"
 
 namespace autopar::io {
 namespace {
@@ -22,17 +22,9 @@ using engine::ix;
 using Numbers = std::vector<std::int64_t>;
 
 struct NumbersHash {
-  std::uint64_t operator()(const Numbers& numbers) const { return partition::mix_all(0, numbers); }
+  std::uint64_t operator()(const Numbers& numbers) const { return engine::mix_all(0, numbers); }
 };
-using Lists = partition::Interner<Numbers, NumbersHash>;
-
-struct DomainHash {
-  std::uint64_t operator()(const engine::Domain& domain) const {
-    std::uint64_t hash = partition::mix_all(0, domain.costs);
-    for (const Numbers& usage : domain.usage) hash = partition::mix_all(hash, usage);
-    return hash;
-  }
-};
+using Lists = engine::Interner<Numbers, NumbersHash>;
 
 /// A sum that must stay below what stands for "forbidden": then no sum of allowed parts can be taken for it, and none
 /// of the engine's sums overflows.
@@ -221,7 +213,7 @@ class ProblemReader {
   }
 
   void add_variables() {
-    partition::Interner<engine::Domain, DomainHash> domains;
+    engine::Interner<engine::Domain, engine::HashDomain> domains;
     for (std::size_t i = 0; i < node_costs_.size(); ++i) {
       engine::Domain domain;
       domain.costs = lists_[node_costs_[i]];

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-#include <tbb/info.h>
 
 #include <cstdio>
 #include <cstring>
@@ -120,14 +119,10 @@ class Rank0 {
     if (solution.assignment.empty() && tables_->problem.network.num_variables() > 0) {
       return fail(kExitNoSolution, "the time limit came before a solution was found");
     }
-    const io::RunInfo run{ranks_, num_threads(), tables_->read_s, 0, result.solve_s};
+    const io::RunInfo run{ranks_, arguments_.engine.num_threads(), tables_->read_s, 0, result.solve_s};
     const std::string text = io::format_solution(solution, tables_->source, result.timeline,
                                                  arguments_.reproducible ? std::nullopt : std::optional(run));
-    try {
-      io::write_file(arguments_.output, text);
-    } catch (const io::InputError& error) {
-      return fail(kExitBadInput, error.what());
-    }
+    if (const auto failed = write_output(text)) return *failed;
     fmt::print("{}\n", io::choices_text(solution.assignment));
     if (!arguments_.quiet) {
       fmt::print("{}\nSolution written to {}\n", table_summary(*tables_, result, run), arguments_.output);
@@ -168,14 +163,10 @@ class Rank0 {
     progress_->clear();
     const partition::Plan& plan = *found.plan;
     const io::PlanResult outcome{found.status, arguments_.random_plan ? 0 : found.bound, found.stats};
-    const io::RunInfo run{ranks_, num_threads(), task_->read_s, task_->build_s, solve_s};
+    const io::RunInfo run{ranks_, arguments_.engine.num_threads(), task_->read_s, task_->build_s, solve_s};
     const std::string text = io::format_plan(found.problem, plan, outcome, task_->source,
                                              arguments_.reproducible ? std::nullopt : std::optional(run));
-    try {
-      io::write_file(arguments_.output, text);
-    } catch (const io::InputError& error) {
-      return fail(kExitBadInput, error.what());
-    }
+    if (const auto failed = write_output(text)) return *failed;
     if (!arguments_.quiet) {
       if (arguments_.random_plan) fmt::print("A random plan (seed {}), not a good one\n", *arguments_.random_plan);
       fmt::print("{}\nPlan written to {}\n", summary(found.problem, plan, outcome, run), arguments_.output);
@@ -184,14 +175,19 @@ class Rank0 {
     return {true, is_done ? kExitOptimal : kExitLimitReached};
   }
 
+  std::optional<Verdict> write_output(const std::string& text) {
+    try {
+      io::write_file(arguments_.output, text);
+      return std::nullopt;
+    } catch (const io::InputError& error) {
+      return fail(kExitBadInput, error.what());
+    }
+  }
+
   Verdict fail(int exit_code, std::string_view message) {
     if (progress_) progress_->clear();
     log_->error("{}", message);
     return {true, exit_code};
-  }
-
-  int num_threads() const {
-    return arguments_.engine.threads > 0 ? arguments_.engine.threads : tbb::info::default_concurrency();
   }
 
   int ranks_;

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "partition/intern.h"
+#include "engine/intern.h"
 
 namespace autopar::launch {
 namespace {
@@ -17,9 +17,9 @@ engine::CostNetwork with_random_costs(engine::CostNetwork network, std::uint64_t
   std::vector<engine::Domain> domains;
   for (std::size_t v = 0; v < network.variables.size(); ++v) {
     engine::Domain domain = network.domain(static_cast<std::int32_t>(v));
-    std::uint64_t state = partition::mix(partition::mix(0, seed), v);
+    std::uint64_t state = engine::mix(engine::mix(0, seed), v);
     for (engine::Cost& cost : domain.costs) {
-      state = partition::mix(state, domain.costs.size());
+      state = engine::mix(state, domain.costs.size());
       if (cost < engine::kForbidden) cost = static_cast<engine::Cost>(state % kMostPs);
     }
     network.variables[v].domain = static_cast<std::int32_t>(domains.size());

@@ -17,9 +17,9 @@
 
 #include "costs/memory.h"
 #include "engine/index.h"
+#include "engine/intern.h"
 #include "partition/declared.h"
 #include "partition/edge_tables.h"
-#include "partition/intern.h"
 #include "partition/model_network.h"
 #include "partition/segments.h"
 
@@ -36,15 +36,8 @@ using costs::ValueRef;
 
 using engine::ix;
 
-struct HashDomain {
-  std::uint64_t operator()(const engine::Domain& domain) const {
-    std::uint64_t hash = mix_all(mix_all(domain.costs.size(), domain.costs), std::array{domain.usage.size()});
-    for (const std::vector<std::int64_t>& row : domain.usage) hash = mix_all(hash, row);
-    return hash;
-  }
-};
 struct HashProjection {
-  std::uint64_t operator()(const engine::Projection& projection) const { return mix_all(0, projection); }
+  std::uint64_t operator()(const engine::Projection& projection) const { return engine::mix_all(0, projection); }
 };
 
 using EdgeEnd = ModelNetwork::Impl::LinkEnd;
@@ -744,8 +737,8 @@ class Builder {
   const BuildOptions& options_;
   Timeline timeline_;
   PlacementLists lists_;
-  Interner<engine::Domain, HashDomain> domains_;
-  Interner<engine::Projection, HashProjection> projections_;
+  engine::Interner<engine::Domain, engine::HashDomain> domains_;
+  engine::Interner<engine::Projection, HashProjection> projections_;
   EdgeTables tables_;
   std::vector<Template> templates_;
   std::vector<std::size_t> template_of_;    // per node

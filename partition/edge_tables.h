@@ -7,8 +7,8 @@
 
 #include "costs/redistribute.h"
 #include "engine/cost_network.h"
+#include "engine/intern.h"
 #include "partition/choices.h"
-#include "partition/intern.h"
 
 namespace autopar::partition {
 
@@ -18,14 +18,14 @@ struct HashPlacementList {
     for (const costs::Placements& placements : list) {
       std::uint64_t codes = 0;
       for (const costs::Placement placement : placements.at) codes = codes << 8 | placement.code();
-      hash = mix(hash, codes);
+      hash = engine::mix(hash, codes);
     }
     return hash;
   }
 };
 
 /// Placement lists by index, equal lists having equal indices.
-using PlacementLists = Interner<PlacementList, HashPlacementList>;
+using PlacementLists = engine::Interner<PlacementList, HashPlacementList>;
 
 /// How a tensor gets from one state of a list to one of another.
 enum class Way : std::uint8_t { kNone, kAsItIs, kMoved };
@@ -61,7 +61,7 @@ class EdgeTables {
   };
   struct HashTable {
     std::uint64_t operator()(const engine::Table& table) const {
-      return mix_all(static_cast<std::uint64_t>(table.rows), table.costs);
+      return engine::mix_all(static_cast<std::uint64_t>(table.rows), table.costs);
     }
   };
   struct ShapeAndType {
@@ -79,7 +79,7 @@ class EdgeTables {
   std::map<Key, std::int32_t> handles_;
   std::vector<Key> keys_;  // by handle
   std::vector<std::int32_t> table_of_;
-  Interner<engine::Table, HashTable> tables_;
+  engine::Interner<engine::Table, HashTable> tables_;
 };
 
 }  // namespace autopar::partition

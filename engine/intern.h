@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
-namespace autopar::partition {
+#include "engine/cost_network.h"
+
+namespace autopar::engine {
 
 /// Mixes `value` into `hash` (the finaliser of SplitMix64, Steele, Lea, Flood 2014).
 inline std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
@@ -48,4 +50,12 @@ class Interner {
   std::unordered_multimap<std::uint64_t, std::int32_t> by_hash_;
 };
 
-}  // namespace autopar::partition
+struct HashDomain {
+  std::uint64_t operator()(const Domain& domain) const {
+    std::uint64_t hash = mix_all(mix(domain.costs.size(), domain.usage.size()), domain.costs);
+    for (const std::vector<std::int64_t>& row : domain.usage) hash = mix_all(hash, row);
+    return hash;
+  }
+};
+
+}  // namespace autopar::engine
