@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/branch_and_bound.h"
 #include "engine/comm.h"
 #include "engine/improvers.h"
 #include "engine/index.h"
@@ -25,9 +26,9 @@ constexpr int kStepsPerGuide = 50;            // then the guide is renewed so of
 constexpr double kGuideGap = 3;               // times the gap, up to which reduced costs are of interest
 constexpr double kSmallGap = 0.002;           // of the cost, that a guide allows at least
 constexpr double kShrinking = 0.9;            // share of values left, below which a stage gives way to the next
-constexpr std::int64_t kSmallStage = 20'000;  // values of a stage that is searched to the end
-constexpr double kFirstTry = 0.02;            // of the time limit, for the first search to the end
-constexpr double kDefaultLimitS = 3600;       // by which such searches are measured if there is no limit
+constexpr std::int64_t kSmallStage = 20'000;  // values of a stage that is searched to the end (BranchAndBound)
+constexpr double kMuchShrinking = 0.5;        // and below which also a search to the end starts again
+constexpr BlockOptions kSmallBlocks{20'000, 160'000, 0};  // that such a search eliminates
 constexpr std::chrono::milliseconds kSlice{20};
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -133,8 +134,11 @@ class Leader : Member {
           if (!shrink()) break;
           continue;
         }
-        if (wants_search() && !search_to_the_end()) break;
-        own_->step();
+        if (stage_->num_values() > kSmallStage) {
+          own_->step();
+        } else if (!search_to_the_end()) {
+          break;
+        }
       } else {
         ascend();
         // Alone, this thread does both in turn.
@@ -163,7 +167,8 @@ class Leader : Member {
   bool is_over() const {
     if (closed() || deadline_.passed()) return true;
     if (!options_.is_deterministic || options_.search.time_limit_s <= 0) return false;
-    return static_cast<double>(ascent_work_ + own_->work()) > kWorkPerSecond * options_.search.time_limit_s;
+    return static_cast<double>(ascent_work_ + search_work_ + own_->work()) >
+           kWorkPerSecond * options_.search.time_limit_s;
   }
 
   Status status() const {
@@ -175,8 +180,8 @@ class Leader : Member {
     ascent_.reset();
     dual_ = std::make_unique<Dual>(stage_->core());
     ascent_.emplace(*dual_, prices);
+    tree_.reset();
     num_steps_ = 0;
-    num_searches_ = 0;
     table_entries_ = 0;
     for (const CoreEdge& edge : stage_->core().edges()) table_entries_ += edge.table->by_row.size();
   }
@@ -233,7 +238,8 @@ class Leader : Member {
     live_ = live_values();
     std::int64_t count = 0;
     for (const std::vector<std::int32_t>& values : live_) count += static_cast<std::int64_t>(values.size());
-    return static_cast<double>(count) < kShrinking * static_cast<double>(stage_->num_values());
+    return static_cast<double>(count) <
+           (tree_ ? kMuchShrinking : kShrinking) * static_cast<double>(stage_->num_values());
   }
 
   /// Returns false if nothing is left to be searched.
@@ -259,32 +265,27 @@ class Leader : Member {
     return true;
   }
 
-  bool wants_search() {
-    if (stage_->num_values() > kSmallStage) return false;
-    if (num_searches_ > 0 && (options_.is_deterministic || !next_search_.passed())) return false;
-    return true;
-  }
-
-  /// Tries to prove the best, or to find a better one, in a share of the time. Returns false if that succeeds.
+  /// A round of the search for an assignment that is better than the best. Returns false if there is none any more.
   bool search_to_the_end() {
-    const double limit = options_.search.time_limit_s > 0 ? options_.search.time_limit_s : kDefaultLimitS;
-    const double share = std::min(kFirstTry * static_cast<double>(std::int64_t{1} << num_searches_), 0.25) * limit;
-    Options options = options_.search;
-    options.cutoff = target();
-    options.time_limit_s =
-        options_.is_deterministic ? 0 : std::min(share, std::max(limit - seconds_since(start_), 0.1));
-    if (options_.is_deterministic) options.max_branch_nodes = 1000;
-    Comm alone;
-    const Solution found = solve(stage_->network(), options, alone);
-    ++num_searches_;
-    solution_.stats.branch_nodes += found.stats.branch_nodes;
-    if (!found.assignment.empty()) board_.offer(stage_->restore(found.assignment));
-    if (found.status == Status::kOptimal || found.status == Status::kInfeasible) {
-      bound_ = best();
-      return false;  // nothing else is cheaper
+    if (!tree_) {
+      Part root;
+      root.live = all_values(stage_->network());
+      root.core = std::make_unique<const Core>(stage_->network(), root.live);
+      root.dual = std::make_unique<Dual>(*root.core);
+      root.dual->restore(ascent_->best());
+      tree_.emplace(stage_->network(), std::move(root), kSmallBlocks);
     }
-    raise_bound(add(found.bound, stage_->constant()));
-    next_search_ = Deadline::after(Clock::now(), 2 * share);
+    const std::int64_t nodes_before = tree_->num_nodes();
+    const std::size_t work_before = tree_->work();
+    tree_->search(target(), deadline_);
+    solution_.stats.branch_nodes += tree_->num_nodes() - nodes_before;
+    search_work_ += tree_->work() - work_before;
+    if (tree_->best_cost() < target()) board_.offer(stage_->restore(tree_->best()));
+    if (tree_->is_done()) {
+      bound_ = best();
+      return false;
+    }
+    raise_bound(add(tree_->bound(), stage_->constant()));
     return true;
   }
 
@@ -337,16 +338,16 @@ class Leader : Member {
   Solution solution_;
   std::unique_ptr<Dual> dual_;
   std::optional<PriceAscent> ascent_;
+  std::optional<BranchAndBound> tree_;
   std::optional<Improver> own_;
   LiveValues live_;
   Cost bound_ = 0;  // in costs of the first network
   Cost told_ = kForbidden;
   Cost shrunk_at_ = kForbidden;
   int num_steps_ = 0;
-  int num_searches_ = 0;
-  Deadline next_search_;
   std::size_t table_entries_ = 0;
   std::size_t ascent_work_ = 0;
+  std::size_t search_work_ = 0;
 };
 
 }  // namespace

@@ -37,16 +37,16 @@ Dual::Dual(const Core& core) : core_(core), constant_(core.constant()) {
   push_.resize(most_edges);
   marginals_ = theta_;
   for (const CoreEdge& edge : core.edges()) {
-    to_u_.emplace_back(ix(edge.table->rows), 0);
-    to_v_.emplace_back(ix(edge.table->cols), 0);
+    moved_at_.push_back(moved_.size());
+    moved_.resize(moved_.size() + ix(edge.table->rows) + ix(edge.table->cols), 0);
   }
   for (std::size_t v = 0; v < variables.size(); ++v) take_minimum(static_cast<std::int32_t>(v));
 }
 
 void Dual::warm_start(const Dual& other) {
   const std::vector<CoreEdge>& old = other.core_.edges();
-  const auto take_over = [this](const CoreEnd& end, const CoreEnd& from, const std::vector<Cost>& message,
-                                std::vector<Cost>& moved) {
+  const auto take_over = [this](const CoreEnd& end, const CoreEnd& from, std::span<const Cost> message,
+                                std::span<Cost> moved) {
     for (std::size_t state = 0; state < moved.size(); ++state) {
       const auto where = std::lower_bound(from.states->begin(), from.states->end(), (*end.states)[state]);
       moved[state] = message[ix(where - from.states->begin())];
@@ -65,9 +65,10 @@ void Dual::warm_start(const Dual& other) {
     if (from == old.end() || from->source != edge.source) continue;
     if (!std::ranges::includes(*from->u.states, *edge.u.states)) continue;
     if (!std::ranges::includes(*from->v.states, *edge.v.states)) continue;
-    const auto at = ix(from - old.begin());
-    take_over(edge.u, from->u, other.to_u_[at], to_u_[e]);
-    take_over(edge.v, from->v, other.to_v_[at], to_v_[e]);
+    const auto at = static_cast<std::int32_t>(from - old.begin());
+    const auto here = static_cast<std::int32_t>(e);
+    take_over(edge.u, from->u, other.moved(at, true), moved(here, true));
+    take_over(edge.v, from->v, other.moved(at, false), moved(here, false));
   }
   for (std::size_t v = 0; v < core_.variables().size(); ++v) take_minimum(static_cast<std::int32_t>(v));
   if (!prices_.empty()) set_prices(carry_prices(other.core_.times(), other.prices_, core_.times()));
@@ -78,8 +79,27 @@ void Dual::restore(const Dual& other) {
   constant_ = other.constant_;
   theta_ = other.theta_;
   taken_ = other.taken_;
-  to_u_ = other.to_u_;
-  to_v_ = other.to_v_;
+  marginals_ = other.marginals_;
+  moved_ = other.moved_;
+}
+
+std::span<Cost> Dual::moved(std::int32_t edge, bool to_u) {
+  const CoreTable& table = *core_.edges()[ix(edge)].table;
+  return std::span(moved_).subspan(moved_at_[ix(edge)] + (to_u ? 0 : ix(table.rows)),
+                                   ix(to_u ? table.rows : table.cols));
+}
+
+std::span<const Cost> Dual::moved(std::int32_t edge, bool to_u) const {
+  const CoreTable& table = *core_.edges()[ix(edge)].table;
+  return std::span(moved_).subspan(moved_at_[ix(edge)] + (to_u ? 0 : ix(table.rows)),
+                                   ix(to_u ? table.rows : table.cols));
+}
+
+void Dual::charge_others(std::int32_t variable, const std::vector<std::int32_t>& allowed, Cost cost) {
+  for (std::size_t x = 0; x < core_.variables()[ix(variable)].costs.size(); ++x) {
+    if (!std::ranges::binary_search(allowed, static_cast<std::int32_t>(x))) theta_[offset(variable) + x] += cost;
+  }
+  take_minimum(variable);
 }
 
 Cost Dual::usage_price(std::int32_t variable, std::int32_t x) const {
@@ -127,11 +147,11 @@ Cost Dual::bound() const { return constant_ - price_of_capacity(); }
 Cost Dual::edge_cost(std::int32_t edge, std::int32_t row, std::int32_t col) const {
   const Cost cost = core_.edges()[ix(edge)].table->at(row, col);
   if (cost >= kForbidden) return kForbidden;
-  return cost - to_u_[ix(edge)][ix(row)] - to_v_[ix(edge)][ix(col)];
+  return cost - moved(edge, true)[ix(row)] - moved(edge, false)[ix(col)];
 }
 
-const std::vector<Cost>& Dual::message(std::int32_t edge, std::int32_t variable) const {
-  return core_.edges()[ix(edge)].u.variable == variable ? to_u_[ix(edge)] : to_v_[ix(edge)];
+std::span<const Cost> Dual::message(std::int32_t edge, std::int32_t variable) const {
+  return moved(edge, core_.edges()[ix(edge)].u.variable == variable);
 }
 
 void Dual::take_minimum(std::int32_t variable) {
@@ -153,10 +173,8 @@ void Dual::sweep() {
 void Dual::visit(std::int32_t variable, bool forwards) {
   const CoreVariable& self = core_.variables()[ix(variable)];
   take_minimum(variable);
-  if (!self.usage.empty()) {
-    std::copy_n(theta_.begin() + static_cast<std::ptrdiff_t>(offset(variable)), self.costs.size(),
-                marginals_.begin() + static_cast<std::ptrdiff_t>(offset(variable)));
-  }
+  std::copy_n(theta_.begin() + static_cast<std::ptrdiff_t>(offset(variable)), self.costs.size(),
+              marginals_.begin() + static_cast<std::ptrdiff_t>(offset(variable)));
   if (self.edges.empty()) return;
   // Edges are in order of the other end: the earlier ones first.
   const auto split = std::partition_point(self.edges.begin(), self.edges.end(), [&](std::int32_t edge) {
@@ -185,9 +203,8 @@ void Dual::visit(std::int32_t variable, bool forwards) {
 }
 
 void Dual::push(std::int32_t variable, std::int32_t edge, const std::vector<Cost>& amount) {
-  const bool is_u = core_.edges()[ix(edge)].u.variable == variable;
-  std::vector<Cost>& moved = is_u ? to_u_[ix(edge)] : to_v_[ix(edge)];
-  for (std::size_t state = 0; state < amount.size(); ++state) moved[state] -= amount[state];
+  const std::span<Cost> total = moved(edge, core_.edges()[ix(edge)].u.variable == variable);
+  for (std::size_t state = 0; state < amount.size(); ++state) total[state] -= amount[state];
   const Projection& state_of = *core_.end(edge, variable).state_of;
   for (std::size_t x = 0; x < state_of.size(); ++x) theta_[offset(variable) + x] -= amount[ix(state_of[x])];
 }
@@ -195,13 +212,13 @@ void Dual::push(std::int32_t variable, std::int32_t edge, const std::vector<Cost
 void Dual::pull(std::int32_t edge, std::int32_t into) {
   const CoreEdge& e = core_.edges()[ix(edge)];
   const bool into_v = e.v.variable == into;
-  const std::vector<Cost>& other = into_v ? to_u_[ix(edge)] : to_v_[ix(edge)];
-  std::vector<Cost>& moved = into_v ? to_v_[ix(edge)] : to_u_[ix(edge)];
-  pulled_.resize(moved.size());
-  min_minus(into_v ? e.table->by_row.data() : e.table->by_col.data(), other.data(), other.size(), moved.size(),
+  const std::span<const Cost> other = moved(edge, into_v);
+  const std::span<Cost> total = moved(edge, !into_v);
+  pulled_.resize(total.size());
+  min_minus(into_v ? e.table->by_row.data() : e.table->by_col.data(), other.data(), other.size(), total.size(),
             pulled_.data());
-  for (std::size_t state = 0; state < moved.size(); ++state) pulled_[state] -= moved[state];
-  for (std::size_t state = 0; state < moved.size(); ++state) moved[state] += pulled_[state];
+  for (std::size_t state = 0; state < total.size(); ++state) pulled_[state] -= total[state];
+  for (std::size_t state = 0; state < total.size(); ++state) total[state] += pulled_[state];
   const Projection& state_of = into_v ? *e.v.state_of : *e.u.state_of;
   for (std::size_t y = 0; y < state_of.size(); ++y) theta_[offset(into) + y] += pulled_[ix(state_of[y])];
 }
@@ -217,8 +234,8 @@ std::vector<std::vector<Cost>> Dual::reduced_costs() const {
     for (std::int32_t edge : self.edges) {
       const CoreEdge& e = core_.edges()[ix(edge)];
       const bool is_v = e.v.variable == variable;
-      const std::vector<Cost>& other = is_v ? to_u_[ix(edge)] : to_v_[ix(edge)];
-      const std::vector<Cost>& own = is_v ? to_v_[ix(edge)] : to_u_[ix(edge)];
+      const std::span<const Cost> other = moved(edge, is_v);
+      const std::span<const Cost> own = moved(edge, !is_v);
       least.resize(own.size());
       min_minus(is_v ? e.table->by_row.data() : e.table->by_col.data(), other.data(), other.size(), own.size(),
                 least.data());

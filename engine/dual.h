@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/core.h"
@@ -30,6 +31,9 @@ class Dual {
 
   /// Sweeps once forwards and once backwards over the variables. The bound does not fall.
   void sweep();
+  /// Charges `cost` to every value of `variable` but `allowed` (ascending): of the part that has only those, bound() is
+  /// a bound up to that cost.
+  void charge_others(std::int32_t variable, const std::vector<std::int32_t>& allowed, Cost cost);
   /// Changes the prices, keeping the messages.
   void set_prices(const Prices& prices);
   const Prices& prices() const { return prices_; }
@@ -51,7 +55,7 @@ class Dual {
   /// Σ of what was taken out of `variable` into the constant so far.
   Cost taken(std::int32_t variable) const { return taken_[ixs(variable)]; }
   /// Cost moved from `edge` to the end at `variable`, per state.
-  const std::vector<Cost>& message(std::int32_t edge, std::int32_t variable) const;
+  std::span<const Cost> message(std::int32_t edge, std::int32_t variable) const;
 
   /// Per variable and value: bound() would rise by at least this much if the value were chosen.
   std::vector<std::vector<Cost>> reduced_costs() const;
@@ -67,6 +71,9 @@ class Dual {
   void take_minimum(std::int32_t variable);
   void take_prices(const Prices& prices);
   void visit(std::int32_t variable, bool forwards);
+  /// Costs moved from `edge` to u, by row, or to v, by column.
+  std::span<Cost> moved(std::int32_t edge, bool to_u);
+  std::span<const Cost> moved(std::int32_t edge, bool to_u) const;
   void push(std::int32_t variable, std::int32_t edge, const std::vector<Cost>& amount);
   void pull(std::int32_t edge, std::int32_t into);
 
@@ -78,8 +85,8 @@ class Dual {
   std::vector<Cost> theta_;
   std::vector<Cost> taken_;
   std::vector<Cost> marginals_;
-  std::vector<std::vector<Cost>> to_u_;  // per edge: cost moved to u, by row
-  std::vector<std::vector<Cost>> to_v_;  // and to v, by column
+  std::vector<std::size_t> moved_at_;    // per edge
+  std::vector<Cost> moved_;              // per edge: to u, by row; then to v, by column
   std::vector<std::vector<Cost>> push_;  // scratch, one per outgoing edge
   std::vector<Cost> pulled_;             // scratch
 };

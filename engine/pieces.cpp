@@ -143,8 +143,8 @@ Pieces::Shift Pieces::shift_between(const Piece& first, const Piece& member) con
     for (const CoreEnd* end : {&edge.u, &edge.v}) {
       const auto i = ix(position(first.variables, end->variable));
       if (!first.keep[i]) continue;
-      const std::vector<Cost>& mine = dual_.message(first.edges[e], end->variable);
-      const std::vector<Cost>& theirs = dual_.message(member.edges[e], member.variables[i]);
+      const std::span<const Cost> mine = dual_.message(first.edges[e], end->variable);
+      const std::span<const Cost> theirs = dual_.message(member.edges[e], member.variables[i]);
       for (std::size_t x = 0; x < shift.by_value[i].size(); ++x) {
         const std::size_t state = ix((*end->state_of)[x]);
         shift.by_value[i][x] += mine[state] - theirs[state];
@@ -317,8 +317,6 @@ Pieces::Merged Pieces::merge(const std::vector<Found>& found, Cost gap, const Bl
   }
   const BlockResult joined = eliminate(block, given, options, deadline);
   merged.outcome = joined.outcome;
-  if (joined.outcome == BlockResult::Outcome::kTooLarge && joined.widest >= 0)
-    merged.widest = separators_[ix(joined.widest)];
   if (joined.outcome != BlockResult::Outcome::kDone || joined.relation->rows.empty()) return merged;
   // Rows of an empty key are in order of cost: the first is the best.
   std::vector<std::int32_t> chosen(separators_.size(), 0);

@@ -39,7 +39,12 @@ std::vector<double> in_double(const Prices& prices) {
 PriceAscent::PriceAscent(Dual& dual) : PriceAscent(dual, in_double(dual.prices())) {}
 
 PriceAscent::PriceAscent(Dual& dual, const std::vector<double>& prices)
-    : dual_(dual), best_(dual), best_bound_(dual.bound()), prices_(prices), pace_(kFirstPace) {
+    : dual_(dual),
+      best_(dual),
+      best_bound_(dual.bound()),
+      prices_(prices),
+      by_factors_(prices.empty()),
+      pace_(prices.empty() ? kFirstPace : kFirstStep) {
   const std::vector<std::int64_t>& capacity = dual.core().capacity();
   double total = 0;
   for (std::int64_t room : capacity) total += static_cast<double>(room);

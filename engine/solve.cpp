@@ -8,9 +8,11 @@
 #include <optional>
 
 #include "engine/bound.h"
+#include "engine/branch_and_bound.h"
 #include "engine/comm.h"
 #include "engine/index.h"
-#include "engine/pieces.h"
+#include "engine/part.h"
+#include "engine/piece_search.h"
 #include "engine/presolve.h"
 #include "engine/price_ascent.h"
 #include "engine/worker.h"
@@ -24,8 +26,7 @@ constexpr int kMaxSweeps = 1000;
 constexpr std::size_t kFewPoints = 8;  // usage points whose prices are searched one after the other
 constexpr int kStepsPerVisit = 20;     // of an ascent, between roundings
 constexpr std::size_t kRoundings = 8;
-constexpr std::size_t kMergeFactor = 64;  // a merge cannot branch as cheaply as a block: it may do more work before
-constexpr Cost kWideGap = 1000;           // a gap of more than a thousandth is worth to look for incumbents first
+constexpr Cost kWideGap = 1000;  // a gap of more than a thousandth is worth to look for incumbents first
 constexpr std::size_t kSmallestBlock = 16;
 constexpr std::size_t kLargestBlock = 64;
 constexpr std::size_t kBlockRows = 20'000;
@@ -71,37 +72,39 @@ class Solver {
  private:
   const CostNetwork& net() const { return presolve_->reduced(); }
 
-  /// A part of the problem with its bound. The dual reads the core, which must stay where it is.
-  struct Part {
-    LiveValues live;
-    std::unique_ptr<const Core> core;
-    std::unique_ptr<Dual> dual;
-  };
-
   Status search_root() {
-    solve_part(all_values(net()), nullptr, true);
+    std::optional<Part> root = tighten(all_values(net()), nullptr, best_ - 1, true, true);
+    note_root(root);
+    if (root) {
+      if (!root->core->capacity().empty()) search_among_roundings(*root);
+      if (!search_margins(*root, true)) branch(std::move(*root));
+    }
     solution_.stats.search_s = seconds_since(start_) - solution_.stats.bound_s - solution_.stats.presolve_s;
     return solution_.assignment.empty() ? Status::kInfeasible : Status::kOptimal;
   }
 
-  /// Finds the best solution among `live` that beats the incumbent. Looks within margins above the bound, each four
-  /// times the last one; where that grows too large, splits a variable's values and solves the parts, depth first. The
-  /// incumbent changes only for the better, so the first of equals in this fixed order stays.
-  void solve_part(LiveValues live, const Part* whole, bool root) {
-    const std::optional<Part> part = tighten(std::move(live), whole, best_ - 1, true, root);
-    if (root) note_root(part);
-    if (!part) return;
-    if (!part->core->capacity().empty()) search_among_roundings(*part);
-    std::int32_t widest = -1;
-    if (search_margins(*part, root, widest)) return;
-    const bool may_branch = options_.max_branch_nodes < 0 || solution_.stats.branch_nodes < options_.max_branch_nodes;
-    if (!may_branch) throw OutOfTime{};
-    branch(*part, widest);
+  /// Where relations grow too large.
+  void branch(Part root) {
+    Stats& stats = solution_.stats;
+    const std::int64_t before = stats.branch_nodes;
+    BranchAndBound tree(net(), std::move(root), small_blocks());
+    while (!tree.is_done() && !closed()) {
+      const bool may_branch = options_.max_branch_nodes < 0 || stats.branch_nodes < options_.max_branch_nodes;
+      if (!may_branch || deadline_.passed()) throw OutOfTime{};
+      tree.search(best_, deadline_);
+      stats.branch_nodes = before + tree.num_nodes();
+      if (tree.best_cost() < best_) take(tree.best());
+      raise_bound(tree.bound());
+      report("search");
+    }
   }
+
+  /// Of blocks that are tried in passing.
+  BlockOptions small_blocks() const { return {std::min(block_options_.max_rows, kBlockRows), 8 * kBlockRows, 0}; }
 
   /// Searches within growing margins above the part's bound, until something is found or the incumbent is reached.
   /// Returns false if relations grew too large.
-  bool search_margins(const Part& part, bool root, std::int32_t& widest) {
+  bool search_margins(const Part& part, bool root) {
     const Cost bound = part.dual->bound();
     Cost margin = std::max<Cost>(bound / 100'000'000, 1);
     bool early = true;    // one search may stop below its target; then each ends at its own, so that the margin grows
@@ -115,7 +118,7 @@ class Solver {
       const bool last = margin >= kForbidden / 16 || bound + margin >= best_ - 1;
       const Cost target = last ? best_ - 1 : bound + margin;
       Cost reached = target;
-      if (!find_within(fixed(part, target), part, reached, early, widest)) return false;
+      if (!find_within(fixed(part, target), part, reached, early)) return false;
       if (root) raise_bound(std::min(best_, reached + 1));
       if (best_ <= reached || (last && reached == target)) break;
       early = early && reached == target;
@@ -151,17 +154,15 @@ class Solver {
       values.erase(std::unique(values.begin(), values.end()), values.end());
     }
     const std::optional<Part> part = tighten(std::move(live), &whole, best_ - 1, false, false);
-    std::int32_t widest = -1;
     Cost target = best_ - 1;
-    if (part) search_pieces(*part, target, false, widest);
+    if (part) search_pieces(*part, target, false);
   }
 
   /// Large-neighbourhood search: frees a connected block of variables at a time, the others keeping the incumbent's
   /// values, and finds the block's best values exactly. Small blocks first; passes over the network until the largest
   /// size brings nothing. Blocks that grow too large are left alone: this is for incumbents only.
   void search_neighbourhoods(const Part& part) {
-    const BlockOptions whole =
-        std::exchange(block_options_, {std::min(block_options_.max_rows, kBlockRows), 8 * kBlockRows, 0});
+    const BlockOptions whole = std::exchange(block_options_, small_blocks());
     for (std::size_t size = kSmallestBlock; size <= kLargestBlock && !incumbent_.empty() && !closed(); size *= 2) {
       const Cost before = best_;
       for (std::size_t seed = 0; seed < part.live.size(); seed += size / 4) {
@@ -181,8 +182,7 @@ class Solver {
       if (at == live[ix(v)].end() || *at != incumbent_[ix(v)]) live[ix(v)].insert(at, incumbent_[ix(v)]);
     }
     const std::optional<Part> freed = tighten(std::move(live), &part, best_ - 1, false, false);
-    std::int32_t widest = -1;
-    if (freed) search_margins(*freed, false, widest);
+    if (freed) search_margins(*freed, false);
   }
 
   /// Open variables around `seed`, breadth first.
@@ -203,85 +203,24 @@ class Solver {
 
   /// Makes the best solution of at most `target` among `live` the incumbent, if there is one. Lowers `target` to what
   /// was searched if it is allowed (`early`) and wise to stop before. Returns false if relations grew too large.
-  bool find_within(LiveValues live, const Part& whole, Cost& target, bool early, std::int32_t& widest) {
+  bool find_within(LiveValues live, const Part& whole, Cost& target, bool early) {
     const std::optional<Part> part = tighten(std::move(live), &whole, target, false, false);
-    return !part || search_pieces(*part, target, early, widest);
+    return !part || search_pieces(*part, target, early);
   }
 
-  void branch(const Part& part, std::int32_t widest) {
-    ++solution_.stats.branch_nodes;
-    const std::int32_t variable = branching_variable(part, widest);
-    for (std::vector<std::int32_t>& values : split(part, variable)) {
-      LiveValues below = part.live;
-      below[ix(variable)] = std::move(values);
-      solve_part(std::move(below), &part, false);
-    }
-  }
-
-  /// Returns whether the part is done. If not, relations were too large, and `widest` is the variable to branch on (-1:
-  /// none in particular).
-  bool search_pieces(const Part& part, Cost& target, bool early, std::int32_t& widest) {
-    const Cost gap = target - part.dual->bound();
-    const Pieces pieces(net(), part.live, *part.dual, gap);
+  /// Returns whether the part is done up to `target`, which may be lowered if `early`. If not, relations were too
+  /// large.
+  bool search_pieces(const Part& part, Cost& target, bool early) {
+    const PieceResult found =
+        engine::search_pieces(net(), part, target, early, block_options_, deadline_,
+                              [this](const std::vector<Block>& blocks) { return search_on_ranks(blocks); });
     Stats& stats = solution_.stats;
-    stats.segments = std::max(stats.segments, static_cast<std::int64_t>(pieces.num_pieces()));
-    stats.segment_classes = std::max(stats.segment_classes, static_cast<std::int64_t>(pieces.num_classes()));
-    // What the pieces add at least sums up, so all are searched within a share of the gap first: often the sum passes
-    // it. Else it says how far each must be searched.
-    std::vector<Pieces::Found> found(pieces.blocks().size());
-    std::vector<Cost> least;
-    Cost within = gap;
-    for (Cost share = gap / 4 + 1;; share *= 2) {
-      share = std::min(share, gap);
-      std::vector<Cost> wanted(found.size(), -1);
-      for (std::size_t b = 0; b < found.size(); ++b) {
-        if (found[b].searched < 0 || found[b].relation->rows.empty()) wanted[b] = share;
-      }
-      if (!search_blocks(pieces, wanted, found, widest)) return false;
-      least = pieces.least_excess(found);
-      Cost total = 0;
-      for (Cost excess : least) total = add(total, excess);
-      if (total > gap) return true;
-      const auto is_empty = [](const Pieces::Found& block) { return block.relation->rows.empty(); };
-      if (share < gap && std::ranges::any_of(found, is_empty)) continue;
-      // No solution is below the sum, and the optimum is likely just above: look there before the rest of the gap.
-      if (early && total > gap / 8) within = std::min(gap, total + total / 16);
-      break;
-    }
-    target -= gap - within;
-    if (!search_blocks(pieces, pieces.needed(least, within), found, widest)) return false;
-    BlockOptions merging = block_options_;
-    merging.max_work *= kMergeFactor;
-    const Pieces::Merged merged = pieces.merge(found, within, merging, deadline_);
-    if (merged.outcome == BlockResult::Outcome::kTooLarge) {
-      widest = merged.widest;
-      return false;
-    }
-    if (merged.outcome == BlockResult::Outcome::kStopped) throw OutOfTime{};
-    if (merged.found) offer(part.live, merged.values);
-    return true;
-  }
-
-  /// Searches each block up to `wanted`, unless that was done before. Returns false, with the variable to branch on, if
-  /// one grew too large.
-  bool search_blocks(const Pieces& pieces, const std::vector<Cost>& wanted, std::vector<Pieces::Found>& found,
-                     std::int32_t& widest) {
-    std::vector<std::size_t> which;
-    std::vector<Block> blocks;
-    for (std::size_t b = 0; b < found.size(); ++b) {
-      if (wanted[b] <= found[b].searched) continue;
-      which.push_back(b);
-      blocks.push_back(pieces.block_within(b, wanted[b]));
-    }
-    const std::vector<BlockResult> results = search_on_ranks(blocks);
-    for (std::size_t i = 0; i < which.size(); ++i) {
-      if (results[i].outcome == BlockResult::Outcome::kTooLarge) {
-        widest = pieces.core_variable(which[i], results[i].widest);
-        return false;
-      }
-      found[which[i]] = {wanted[which[i]], results[i].relation};
-    }
-    return true;
+    stats.segments = std::max(stats.segments, found.num_pieces);
+    stats.segment_classes = std::max(stats.segment_classes, found.num_classes);
+    target = found.target;
+    if (found.outcome == BlockResult::Outcome::kStopped) throw OutOfTime{};
+    if (found.found) offer(part.live, found.values);
+    return found.outcome == BlockResult::Outcome::kDone;
   }
 
   std::vector<BlockResult> search_on_ranks(const std::vector<Block>& blocks) {
@@ -298,47 +237,6 @@ class Solver {
     return results;
   }
 
-  /// Where usage is priced, what keeps the bound from the optimum are the largest pieces of it: the variable whose
-  /// usage price differs most between its values. Else the one that made a relation too large.
-  static std::int32_t branching_variable(const Part& part, std::int32_t widest) {
-    Cost most = 0;
-    for (std::size_t v = 0; v < part.live.size(); ++v) {
-      const auto variable = static_cast<std::int32_t>(v);
-      if (part.core->variables()[v].usage.empty()) continue;
-      Cost least = kForbidden;
-      Cost largest = 0;
-      for (std::size_t x = 0; x < part.live[v].size(); ++x) {
-        const Cost price = part.dual->usage_price(variable, static_cast<std::int32_t>(x));
-        least = std::min(least, price);
-        largest = std::max(largest, price);
-      }
-      const Cost spread = largest - least;
-      if (spread <= most) continue;
-      most = spread;
-      widest = variable;
-    }
-    if (widest >= 0) return widest;
-    const auto largest = std::ranges::max_element(part.live, {}, [](const auto& values) { return values.size(); });
-    return static_cast<std::int32_t>(largest - part.live.begin());
-  }
-
-  /// Parts of a variable's live values by the coarsest branching level that tells them apart, the most promising first.
-  std::vector<std::vector<std::int32_t>> split(const Part& part, std::int32_t variable) const {
-    const std::vector<std::int32_t>& values = part.live[ix(variable)];
-    const auto cheapest = [&](const std::vector<std::int32_t>& some) {
-      Cost least = kForbidden;
-      for (std::int32_t x : some) {
-        const auto at = std::lower_bound(values.begin(), values.end(), x) - values.begin();
-        least = std::min(least, part.dual->node_cost(variable, static_cast<std::int32_t>(at)));
-      }
-      return least;
-    };
-    std::vector<std::vector<std::int32_t>> parts = split_by_levels(net().domain(variable).levels, values);
-    std::stable_sort(parts.begin(), parts.end(),
-                     [&](const auto& a, const auto& b) { return cheapest(a) < cheapest(b); });
-    return parts;
-  }
-
   /// Bounds `live` and fixes values away that no solution of at most `target` has, again and again while that helps.
   /// Messages start from those of `whole`, if given. With `priced`, looks for better prices too. At the root the bound
   /// is the whole problem's. Returns nothing if no such solution is left.
@@ -346,21 +244,14 @@ class Solver {
     std::optional<Part> before;
     while (true) {
       if (deadline_.passed()) throw OutOfTime{};
-      if (!propagate(net(), live)) return std::nullopt;
-      Part part;
-      part.core = std::make_unique<const Core>(net(), live);
-      const std::vector<std::int64_t>& capacity = part.core->capacity();
-      if (std::any_of(capacity.begin(), capacity.end(), [](std::int64_t left) { return left < 0; }))
-        return std::nullopt;
-      part.dual = std::make_unique<Dual>(*part.core);
-      if (whole) part.dual->warm_start(*whole->dual);
-      part.live = std::move(live);
+      std::optional<Part> part = make_part(net(), std::move(live), whole);
+      if (!part) return std::nullopt;
       roundings_.clear();
-      bound_part(part, target, priced, root);
+      bound_part(*part, target, priced, root);
       target = std::min(target, best_ - 1);
-      if (part.dual->bound() > target) return std::nullopt;
-      live = fixed(part, target);
-      if (open_values(live) * 10 > open_values(part.live) * 9) return part;
+      if (part->dual->bound() > target) return std::nullopt;
+      live = fixed(*part, target);
+      if (open_values(live) * 10 > open_values(part->live) * 9) return part;
       before = std::move(part);
       whole = &*before;
     }
@@ -397,35 +288,17 @@ class Solver {
     dual.restore(ascent.best());
   }
 
-  /// Values that were not the only one left.
-  static std::size_t open_values(const LiveValues& live) {
-    std::size_t count = 0;
-    for (const std::vector<std::int32_t>& values : live) count += values.size() < 2 ? 0 : values.size();
-    return count;
-  }
-
-  /// The part's values less those that cost too much for `target` or use more than there is.
-  static LiveValues fixed(const Part& part, Cost target) {
-    const std::vector<std::vector<Cost>> reduced = part.dual->reduced_costs();
-    LiveValues live(part.live.size());
-    for (std::size_t v = 0; v < live.size(); ++v) {
-      const CoreVariable& variable = part.core->variables()[v];
-      const std::vector<std::int64_t> room = variable.usage.room(part.core->capacity());
-      for (std::size_t x = 0; x < part.live[v].size(); ++x) {
-        const bool fits = variable.usage.empty() || variable.usage.fits(static_cast<std::int32_t>(x), room);
-        if (reduced[v][x] <= target - part.dual->bound() && fits) live[v].push_back(part.live[v][x]);
-      }
-    }
-    return live;
-  }
-
   /// Makes `values` (indices into `live`) the incumbent if it is better.
   void offer(const LiveValues& live, const std::vector<std::int32_t>& values) {
     Assignment assignment(values.size());
     for (std::size_t v = 0; v < values.size(); ++v) assignment[v] = live[v][ix(values[v])];
-    const Cost cost = evaluate(net(), assignment);
     roundings_.push_back(assignment);
     if (roundings_.size() > kRoundings) roundings_.pop_front();
+    take(assignment);
+  }
+
+  void take(const Assignment& assignment) {
+    const Cost cost = evaluate(net(), assignment);
     if (cost >= best_) return;
     best_ = cost;
     incumbent_ = assignment;
