@@ -46,8 +46,10 @@ class Member {
   }
 
  protected:
-  void go_to_stage(const LiveValues& live) {
-    stage_ = std::make_shared<const Stage>(stage_, live, options_.presolve);
+  /// `how`: live values, or joins.
+  template <class How>
+  void go_to_stage(How how) {
+    stage_ = std::make_shared<const Stage>(stage_, std::move(how), options_.presolve);
     if (!stage_->infeasible()) board_.set_stage(stage_);
   }
 
@@ -88,7 +90,8 @@ class Follower : Member {
 
  private:
   void hear(NewsMessage news) {
-    if (news.kind == Kind::kStage) go_to_stage(news.live);
+    if (news.kind == Kind::kPart) go_to_stage(std::move(news.live));
+    if (news.kind == Kind::kJoin) go_to_stage(std::move(news.joins));
     if (news.kind == Kind::kGuide) board_.set_guide(std::make_shared<const Guide>(std::move(news.guide)));
     if (news.kind == Kind::kBest && board_.offer(news.assignment)) told_ = board_.state().cost;
   }
@@ -132,6 +135,10 @@ class Leader : Member {
       if (ascent_->is_done()) {
         if (may_shrink()) {
           if (!shrink()) break;
+          continue;
+        }
+        if (may_join()) {
+          if (!join()) break;
           continue;
         }
         if (stage_->num_values() > kSmallStage) {
@@ -245,12 +252,34 @@ class Leader : Member {
   /// Returns false if nothing is left to be searched.
   bool shrink() {
     NewsMessage news;
-    news.kind = Kind::kStage;
+    news.kind = Kind::kPart;
     news.live = live_;
     tell_all(news);
+    return start_stage(live_);
+  }
+
+  /// Once per stage.
+  bool may_join() {
+    if (tree_ || has_joined_ || best() >= kForbidden) return false;
+    has_joined_ = true;
+    joins_ = choose_joins(ascent_->best(), target() - ascent_->bound());
+    return !joins_.empty();
+  }
+
+  bool join() {
+    NewsMessage news;
+    news.kind = Kind::kJoin;
+    news.joins = joins_;
+    tell_all(news);
+    return start_stage(joins_);
+  }
+
+  template <class How>
+  bool start_stage(const How& how) {
     const std::shared_ptr<const Stage> before = stage_;
-    go_to_stage(live_);
+    go_to_stage(how);
     shrunk_at_ = kForbidden;
+    has_joined_ = false;
     solution_.stats.values_after_fixing = stage_->infeasible() ? 0 : stage_->num_values();
     if (settle()) return false;
     start_ascent(stage_->prices_from(*before, ascent_->prices()));
@@ -341,6 +370,8 @@ class Leader : Member {
   std::optional<BranchAndBound> tree_;
   std::optional<Improver> own_;
   LiveValues live_;
+  std::vector<Join> joins_;
+  bool has_joined_ = false;
   Cost bound_ = 0;  // in costs of the first network
   Cost told_ = kForbidden;
   Cost shrunk_at_ = kForbidden;

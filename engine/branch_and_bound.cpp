@@ -35,7 +35,7 @@ BranchAndBound::BranchAndBound(const CostNetwork& network, Part root, const Bloc
       history_(root.live.size()),
       most_open_(std::max<std::size_t>(kMostBytes / (sizeof(Cost) * 4 * table_entries(*root.core)), kRound)) {
   Node node;
-  node.live = root.live;
+  node.live = std::make_shared<const LiveValues>(root.live);
   node.bound = root.dual->bound();
   node.above = std::make_shared<const Part>(std::move(root));
   put(std::move(node));
@@ -94,7 +94,8 @@ BranchAndBound::Result BranchAndBound::process(const Node& node, Cost cutoff, co
     result.work += branching.work;
     if (branching.is_empty) return result;
     now.above = std::make_shared<const Part>(std::move(*bounded));
-    now.live = std::move(branching.live);
+    now.live = std::make_shared<const LiveValues>(std::move(branching.live));
+    now.variable = -1;
     if (branching.variable < 0 && branching.has_excluded) continue;
     if (branching.variable < 0) {
       // Nothing is open, so the rounding was all there is.
@@ -103,9 +104,8 @@ BranchAndBound::Result BranchAndBound::process(const Node& node, Cost cutoff, co
     }
     result.scores = std::move(branching.scores);
     for (auto branch = branching.branches.rbegin(); branch != branching.branches.rend(); ++branch) {
-      Node below{now.live, now.above, std::max(branch->bound, node.bound), 0, now.tried};
-      below.live[ix(branching.variable)] = std::move(branch->values);
-      result.nodes.push_back(std::move(below));
+      result.nodes.push_back({now.above, now.live, branching.variable, std::move(branch->values),
+                              std::max(branch->bound, node.bound), now.tried, 0});
     }
     return result;
   }
@@ -113,7 +113,8 @@ BranchAndBound::Result BranchAndBound::process(const Node& node, Cost cutoff, co
 
 std::optional<Part> BranchAndBound::bound_part(const Node& node, Cost cutoff, const Deadline& deadline,
                                                Result& result) const {
-  LiveValues live = node.live;
+  LiveValues live = *node.live;
+  if (node.variable >= 0) live[ix(node.variable)] = node.values;
   const Part* above = node.above.get();
   Part before;
   while (true) {
@@ -133,7 +134,8 @@ std::optional<Part> BranchAndBound::bound_part(const Node& node, Cost cutoff, co
     part->dual->sweep();
     if (part->dual->bound() >= cutoff) return std::nullopt;
     live = fixed(*part, cutoff - 1);
-    if (static_cast<double>(open_values(live)) > kMuchFixed * static_cast<double>(open_values(part->live))) return part;
+    if (static_cast<double>(open_values(live)) >= kMuchFixed * static_cast<double>(open_values(part->live)))
+      return part;
     before = std::move(*part);
     above = &before;
   }

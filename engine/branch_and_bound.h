@@ -38,11 +38,13 @@ class BranchAndBound {
 
  private:
   struct Node {
-    LiveValues live;
     std::shared_ptr<const Part> above;
+    std::shared_ptr<const LiveValues> live;  // of above, without what was excluded; shared by siblings
+    std::int32_t variable = -1;              // that has only `values` here; -1: none
+    std::vector<std::int32_t> values;
     Cost bound = 0;
-    std::int64_t number = 0;  // in order of making
     std::size_t tried = 0;    // open values when elimination was tried last; 0: never
+    std::int64_t number = 0;  // in order of making
     bool operator<(const Node& other) const {
       return bound != other.bound ? bound < other.bound : number > other.number;
     }

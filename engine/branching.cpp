@@ -130,8 +130,8 @@ struct Trial {
 Cost bound_of_branch(const Part& part, std::int32_t variable, const std::vector<std::int32_t>& group, Cost cutoff,
                      std::size_t& steps) {
   Dual dual(*part.dual);
-  // Twice what is missing: a branch that would end there is excluded anyway.
-  dual.charge_others(variable, group, 2 * (cutoff - part.dual->bound()) + 1);
+  // Twice what is missing: a branch that would end there is excluded anyway. Without an incumbent that is no measure.
+  dual.charge_others(variable, group, std::min(2 * (cutoff - part.dual->bound()) + 1, kForbidden / 16));
   PriceAscent ascent(dual);
   for (int step = 0; step < kTrialSteps && !ascent.is_done() && ascent.bound() < cutoff; ++step) {
     ascent.step(cutoff);
@@ -140,11 +140,13 @@ Cost bound_of_branch(const Part& part, std::int32_t variable, const std::vector<
   return ascent.bound();
 }
 
-Trial try_variable(const CostNetwork& network, const Part& part, std::int32_t variable, Cost cutoff) {
+Trial try_variable(const CostNetwork& network, const Part& part, std::int32_t variable, Cost cutoff,
+                   const Deadline& deadline) {
   Trial trial;
   trial.variable = variable;
   const auto gap = static_cast<double>(cutoff - part.dual->bound());
   for (const std::vector<std::int32_t>& group : groups_of(network, part, variable)) {
+    if (deadline.passed()) break;
     const Cost bound = bound_of_branch(part, variable, group, cutoff, trial.steps);
     if (bound >= cutoff) {
       trial.excluded += group.size();
@@ -186,7 +188,7 @@ Branching choose_branching(const CostNetwork& network, const Part& part, Cost cu
   for (std::size_t first = 0; first < std::min(candidates.size(), kMostCandidates); first += kBatch) {
     std::vector<Trial> trials(std::min(kBatch, candidates.size() - first));
     tbb::parallel_for(std::size_t{0}, trials.size(), [&](std::size_t i) {
-      if (!deadline.passed()) trials[i] = try_variable(network, part, candidates[first + i], cutoff);
+      trials[i] = try_variable(network, part, candidates[first + i], cutoff, deadline);
     });
     if (deadline.passed()) return {};
     const double before = best;

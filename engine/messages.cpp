@@ -1,6 +1,7 @@
 #include "engine/messages.h"
 
 #include <cereal/archives/portable_binary.hpp>
+#include <cereal/types/array.hpp>
 #include <cereal/types/memory.hpp>
 #include <cereal/types/string.hpp>
 #include <cereal/types/vector.hpp>
@@ -46,8 +47,13 @@ void serialize(Archive& archive, Guide& g) {
 }
 
 template <class Archive>
+void serialize(Archive& archive, Join& j) {
+  archive(j.u, j.v, j.values);
+}
+
+template <class Archive>
 void serialize(Archive& archive, NewsMessage& m) {
-  archive(m.kind, m.live, m.guide, m.assignment, m.status);
+  archive(m.kind, m.live, m.joins, m.guide, m.assignment, m.status);
 }
 
 template <class Archive>

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/block.h"
+#include "engine/join.h"
 #include "engine/neighbourhood_search.h"
 #include "engine/solve.h"
 
@@ -28,9 +30,10 @@ struct ResultMessage {
 
 /// Between the ranks of an anytime search.
 struct NewsMessage {
-  enum class Kind : std::uint8_t { kStage, kGuide, kBest, kEnd };
+  enum class Kind : std::uint8_t { kPart, kJoin, kGuide, kBest, kEnd };
   Kind kind = Kind::kEnd;
-  LiveValues live;                      ///< kStage: what is left of the stage before
+  LiveValues live;                      ///< kPart: the next stage is what this is of the last one
+  std::vector<Join> joins;              ///< kJoin: or what this makes of it
   Guide guide;                          ///< kGuide
   Assignment assignment;                ///< kBest
   Status status = Status::kNoSolution;  ///< kEnd: how the search ended

@@ -13,6 +13,13 @@ Stage::Stage(std::shared_ptr<const Stage> before, const LiveValues& live, const 
   finish();
 }
 
+Stage::Stage(std::shared_ptr<const Stage> before, std::vector<Join> joins, const PresolveSteps& steps)
+    : before_(std::move(before)),
+      joined_(std::make_unique<const JoinedNetwork>(before_->network(), std::move(joins))),
+      presolve_(joined_->network(), steps) {
+  finish();
+}
+
 void Stage::finish() {
   constant_ = add(before_ ? before_->constant_ : 0, presolve_.constant());
   if (infeasible()) return;
@@ -32,12 +39,14 @@ std::int64_t Stage::num_values() const {
 
 Assignment Stage::restore(const Assignment& values) const {
   Assignment assignment = presolve_.restore(values);
+  if (joined_) assignment = joined_->restore(assignment);
   return before_ ? before_->restore(assignment) : assignment;
 }
 
 Assignment Stage::reduce(const Assignment& original) const {
   if (!before_) return presolve_.reduce(original);
   Assignment values = before_->reduce(original);
+  if (joined_) values = joined_->reduce(values);
   return presolve_.reduce(values);
 }
 

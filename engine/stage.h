@@ -5,17 +5,20 @@
 #include <vector>
 
 #include "engine/core.h"
+#include "engine/join.h"
 #include "engine/presolve.h"
 
 namespace autopar::engine {
 
-/// A network at one stage of a search: what is left after values were fixed away, made smaller by presolve. Each stage
-/// but the first is a part of the one before. Immutable, shared by threads.
+/// A network at one stage of a search: what is left after values were fixed away and variables were joined, made
+/// smaller by presolve. Each stage but the first is made of the one before. Immutable, shared by threads.
 class Stage {
  public:
   Stage(const CostNetwork& network, const PresolveSteps& steps);
   /// The part of `before` that `live` is.
   Stage(std::shared_ptr<const Stage> before, const LiveValues& live, const PresolveSteps& steps);
+  /// `before` with joined variables.
+  Stage(std::shared_ptr<const Stage> before, std::vector<Join> joins, const PresolveSteps& steps);
 
   /// Nothing is left that is allowed.
   bool infeasible() const { return presolve_.infeasible(); }
@@ -39,6 +42,7 @@ class Stage {
   void finish();
 
   std::shared_ptr<const Stage> before_;
+  std::unique_ptr<const JoinedNetwork> joined_;  // of before_; may be none
   Presolve presolve_;
   Cost constant_ = 0;
   std::vector<std::int32_t> times_;

@@ -1,0 +1,221 @@
+#include "engine/join.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/index.h"
+
+namespace autopar::engine {
+namespace {
+
+constexpr std::size_t kMostPairs = 400;         // values of a joined variable
+constexpr std::int64_t kMostTriples = 1 << 18;  // of one cycle that is looked at
+constexpr Cost kWorthwhile = 50;                // the gap may be so many times what all joins together bring
+
+/// The edge between two variables; a core has one at most.
+std::int32_t edge_between(const Core& core, std::int32_t u, std::int32_t v) {
+  for (std::int32_t edge : core.variables()[ix(u)].edges) {
+    if (core.other_end(edge, u).variable == v) return edge;
+  }
+  return -1;
+}
+
+/// An edge's costs in a dual, by values of `u` (rows) and of the other end.
+struct PairCosts {
+  std::size_t width = 0;
+  std::vector<Cost> costs;
+
+  PairCosts(const Dual& dual, std::int32_t edge, std::int32_t u) {
+    const Core& core = dual.core();
+    const Projection& rows = *core.end(edge, u).state_of;
+    const Projection& cols = *core.other_end(edge, u).state_of;
+    const bool u_is_row = core.edges()[ix(edge)].u.variable == u;
+    width = cols.size();
+    for (std::int32_t row : rows) {
+      for (std::int32_t col : cols) {
+        costs.push_back(u_is_row ? dual.edge_cost(edge, row, col) : dual.edge_cost(edge, col, row));
+      }
+    }
+  }
+  Cost at(std::size_t x, std::size_t y) const { return costs[x * width + y]; }
+};
+
+struct Cycle {
+  std::array<std::int32_t, 3> variables;
+  Cost cost = 0;  // of its cheapest values
+};
+
+/// The least that the costs on three variables and their edges sum up to.
+Cost cost_of_cycle(const Dual& dual, const std::array<std::int32_t, 3>& cycle) {
+  const auto [a, b, c] = cycle;
+  const Core& core = dual.core();
+  const PairCosts ab(dual, edge_between(core, a, b), a);
+  const PairCosts ac(dual, edge_between(core, a, c), a);
+  const PairCosts bc(dual, edge_between(core, b, c), b);
+  Cost least = kForbidden;
+  for (std::size_t x = 0; x < core.variables()[ix(a)].costs.size(); ++x) {
+    const Cost of_a = dual.node_cost(a, static_cast<std::int32_t>(x));
+    for (std::size_t y = 0; y < ab.width && of_a < least; ++y) {
+      const Cost of_ab = of_a + dual.node_cost(b, static_cast<std::int32_t>(y)) + ab.at(x, y);
+      for (std::size_t z = 0; z < ac.width && of_ab < least; ++z) {
+        least = std::min(least, of_ab + dual.node_cost(c, static_cast<std::int32_t>(z)) + ac.at(x, z) + bc.at(y, z));
+      }
+    }
+    if (least == 0) break;
+  }
+  return least;
+}
+
+std::vector<Cycle> costly_cycles(const Dual& dual) {
+  const Core& core = dual.core();
+  std::vector<Cycle> cycles;
+  for (const CoreEdge& edge : core.edges()) {
+    for (std::int32_t next : core.variables()[ix(edge.u.variable)].edges) {
+      const std::int32_t c = core.other_end(next, edge.u.variable).variable;
+      // Each cycle once: its edges' variables ascend.
+      if (c < edge.u.variable || c < edge.v.variable || c == edge.v.variable) continue;
+      if (edge_between(core, edge.v.variable, c) < 0) continue;
+      Cycle cycle{{edge.u.variable, edge.v.variable, c}, 0};
+      std::int64_t triples = 1;
+      for (std::int32_t v : cycle.variables) triples *= static_cast<std::int64_t>(core.variables()[ix(v)].costs.size());
+      if (triples > kMostTriples) continue;
+      cycle.cost = cost_of_cycle(dual, cycle.variables);
+      if (cycle.cost > 0) cycles.push_back(cycle);
+    }
+  }
+  std::ranges::stable_sort(cycles, std::greater(), &Cycle::cost);
+  return cycles;
+}
+
+/// All pairs of values that do not cost more than `gap` above the bound.
+Join make_join(const Dual& dual, const std::vector<std::vector<Cost>>& reduced, std::int32_t u, std::int32_t v,
+               Cost gap) {
+  const PairCosts between(dual, edge_between(dual.core(), u, v), u);
+  std::vector<Cost> least_u(reduced[ix(u)].size(), kForbidden);
+  std::vector<Cost> least_v(reduced[ix(v)].size(), kForbidden);
+  for (std::size_t x = 0; x < least_u.size(); ++x) {
+    for (std::size_t y = 0; y < least_v.size(); ++y) {
+      least_u[x] = std::min(least_u[x], between.at(x, y));
+      least_v[y] = std::min(least_v[y], between.at(x, y));
+    }
+  }
+  Join join{u, v, {}};
+  for (std::size_t x = 0; x < least_u.size(); ++x) {
+    for (std::size_t y = 0; y < least_v.size(); ++y) {
+      if (between.at(x, y) >= kForbidden) continue;
+      // Both reduced costs have the edge's least in them.
+      const Cost apart = reduced[ix(u)][x] - least_u[x] + reduced[ix(v)][y] - least_v[y];
+      if (apart + between.at(x, y) > gap) continue;
+      join.values.push_back({static_cast<std::int32_t>(x), static_cast<std::int32_t>(y)});
+    }
+  }
+  return join;
+}
+
+}  // namespace
+
+std::vector<Join> choose_joins(const Dual& dual, Cost gap) {
+  const std::vector<std::vector<Cost>> reduced = dual.reduced_costs();
+  std::vector<Join> joins;
+  std::vector<char> is_taken(reduced.size(), 0);
+  Cost total = 0;
+  for (const Cycle& cycle : costly_cycles(dual)) {
+    const auto [a, b, c] = cycle.variables;
+    if (is_taken[ix(a)] || is_taken[ix(b)] || is_taken[ix(c)]) continue;
+    Join smallest;
+    for (const auto& [u, v] : {std::pair{a, b}, {a, c}, {b, c}}) {
+      Join join = make_join(dual, reduced, u, v, gap);
+      if (smallest.u < 0 || join.values.size() < smallest.values.size()) smallest = std::move(join);
+    }
+    if (smallest.values.empty() || smallest.values.size() > kMostPairs) continue;
+    is_taken[ix(a)] = is_taken[ix(b)] = is_taken[ix(c)] = 1;
+    joins.push_back(std::move(smallest));
+    total += cycle.cost;
+  }
+  if (total < gap / kWorthwhile) joins.clear();
+  return joins;
+}
+
+JoinedNetwork::JoinedNetwork(const CostNetwork& network, std::vector<Join> joins)
+    : network_(network), joins_(std::move(joins)) {
+  for (const Join& j : joins_) join(j);
+}
+
+void JoinedNetwork::join(const Join& join) {
+  const Domain& of_u = network_.domain(join.u);
+  const Domain& of_v = network_.domain(join.v);
+  Domain joined;
+  joined.usage.resize(of_u.usage.size() + of_v.usage.size());
+  for (const auto& [x, y] : join.values) {
+    joined.costs.push_back(add(of_u.costs[ix(x)], of_v.costs[ix(y)]));
+    for (std::size_t s = 0; s < of_u.usage.size(); ++s) joined.usage[s].push_back(of_u.usage[s][ix(x)]);
+    for (std::size_t s = 0; s < of_v.usage.size(); ++s) {
+      joined.usage[of_u.usage.size() + s].push_back(of_v.usage[s][ix(y)]);
+    }
+  }
+  Projection single(join.values.size(), 0);
+  const auto compose = [&](std::int32_t projection, std::size_t end) {
+    Projection composed;
+    for (const auto& pair : join.values) composed.push_back(network_.projections[ix(projection)][ix(pair[end])]);
+    network_.projections.push_back(std::move(composed));
+    return static_cast<std::int32_t>(network_.projections.size()) - 1;
+  };
+  std::vector<Edge> edges;
+  for (Edge edge : network_.edges) {
+    const bool is_inner = (edge.u == join.u && edge.v == join.v) || (edge.u == join.v && edge.v == join.u);
+    if (is_inner) {
+      const Table& table = network_.tables[ix(edge.table)];
+      for (std::size_t i = 0; i < join.values.size(); ++i) {
+        const bool as_is = edge.u == join.u;
+        const std::int32_t row = network_.projections[ix(edge.project_u)][ix(join.values[i][as_is ? 0 : 1])];
+        const std::int32_t col = network_.projections[ix(edge.project_v)][ix(join.values[i][as_is ? 1 : 0])];
+        joined.costs[i] = add(joined.costs[i], table.at(row, col));
+      }
+      continue;
+    }
+    for (std::size_t end = 0; end < 2; ++end) {
+      const std::int32_t variable = end == 0 ? join.u : join.v;
+      if (edge.u == variable) {
+        edge.u = join.u;
+        edge.project_u = compose(edge.project_u, end);
+      } else if (edge.v == variable) {
+        edge.v = join.u;
+        edge.project_v = compose(edge.project_v, end);
+      }
+    }
+    edges.push_back(edge);
+  }
+  network_.edges = std::move(edges);
+  Variable& u = network_.variables[ix(join.u)];
+  Variable& v = network_.variables[ix(join.v)];
+  u.spans.insert(u.spans.end(), v.spans.begin(), v.spans.end());
+  v.spans.clear();
+  u.domain = static_cast<std::int32_t>(network_.domains.size());
+  v.domain = u.domain + 1;
+  network_.domains.push_back(std::move(joined));
+  network_.domains.push_back({{0}, {}, {}});
+}
+
+Assignment JoinedNetwork::restore(const Assignment& joined) const {
+  Assignment original = joined;
+  for (const Join& join : joins_) {
+    const auto& pair = join.values[ix(joined[ix(join.u)])];
+    original[ix(join.u)] = pair[0];
+    original[ix(join.v)] = pair[1];
+  }
+  return original;
+}
+
+Assignment JoinedNetwork::reduce(const Assignment& original) const {
+  Assignment joined = original;
+  for (const Join& join : joins_) {
+    const std::array pair{original[ix(join.u)], original[ix(join.v)]};
+    const auto at = std::ranges::lower_bound(join.values, pair);
+    joined[ix(join.u)] =
+        at != join.values.end() && *at == pair ? static_cast<std::int32_t>(at - join.values.begin()) : -1;
+    joined[ix(join.v)] = 0;
+  }
+  return joined;
+}
+
+}  // namespace autopar::engine

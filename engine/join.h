@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/cost_network.h"
+#include "engine/dual.h"
+
+namespace autopar::engine {
+
+/// Two variables that become one.
+struct Join {
+  std::int32_t u = -1;
+  std::int32_t v = -1;
+  std::vector<std::array<std::int32_t, 2>> values;  ///< of u and v, that an assignment may have; ascending
+};
+
+/// Joins that close cycles on which a dual's costs disagree: whatever two of three neighbouring variables choose, the
+/// third cannot have the least cost with both, so the dual's bound misses what the three cost at least (Sontag et al.
+/// 2008: Tightening LP relaxations for MAP using message passing; joined variables instead of triplets keep the network
+/// one of pairs). The most costly cycles first, no variable in two joins, pairs of values dearer than `gap` above the
+/// bound left out. Empty if all cycles together miss too little of the gap.
+std::vector<Join> choose_joins(const Dual& dual, Cost gap);
+
+/// A network in which joined variables are one: u has the pairs as its values, v has a single value without cost.
+class JoinedNetwork {
+ public:
+  JoinedNetwork(const CostNetwork& network, std::vector<Join> joins);
+
+  const CostNetwork& network() const { return network_; }
+  /// From assignments of network() to those of the network it was made of, and back: -1 where a pair is gone.
+  Assignment restore(const Assignment& joined) const;
+  Assignment reduce(const Assignment& original) const;
+
+ private:
+  void join(const Join& join);
+
+  CostNetwork network_;
+  std::vector<Join> joins_;
+};
+
+}  // namespace autopar::engine
