@@ -224,25 +224,12 @@ class Leader : Member {
     board_.set_guide(std::move(guide));
   }
 
-  /// Values that an assignment no dearer than the best can have. The best one's stay.
-  LiveValues live_values() const {
-    const std::vector<std::vector<Cost>> reduced = ascent_->best().reduced_costs();
-    const Cost gap = target() - ascent_->bound();
-    LiveValues live(reduced.size());
-    for (std::size_t v = 0; v < reduced.size(); ++v) {
-      for (std::size_t x = 0; x < reduced[v].size(); ++x) {
-        if (reduced[v][x] <= gap) live[v].push_back(static_cast<std::int32_t>(x));
-      }
-    }
-    return live;
-  }
-
   /// Looked at again only when the best has changed.
   bool may_shrink() {
     const Cost cost = best();
     if (cost >= kForbidden || cost == shrunk_at_) return false;
     shrunk_at_ = cost;
-    live_ = live_values();
+    live_ = fixed(ascent_->best(), all_values(stage_->network()), target());  // the best one's stay
     std::int64_t count = 0;
     for (const std::vector<std::int32_t>& values : live_) count += static_cast<std::int64_t>(values.size());
     return static_cast<double>(count) <

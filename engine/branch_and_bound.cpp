@@ -13,13 +13,13 @@
 namespace autopar::engine {
 namespace {
 
-constexpr std::size_t kRound = 8;                           // parts
-constexpr int kMostSteps = 60;                              // sweeps per part and bounding
-constexpr int kStepsPerLook = 20;                           // at whether they bring anything
-constexpr double kLittle = 1e-3;                            // of the gap: a rise that does not
-constexpr double kMuchSmaller = 0.7;                        // for another try of elimination
-constexpr double kMuchFixed = 0.9;                          // values left, below which a part is bounded again
-constexpr std::size_t kMostBytes = std::size_t{256} << 20;  // of open parts, about; then depth first
+constexpr std::size_t kRound = 8;                          // parts
+constexpr int kMostSteps = 60;                             // sweeps per part and bounding
+constexpr int kStepsPerLook = 20;                          // at whether they bring anything
+constexpr double kLittle = 1e-3;                           // of the gap: a rise that does not
+constexpr double kMuchSmaller = 0.7;                       // for another try of elimination
+constexpr double kMuchFixed = 0.9;                         // values left, below which a part is bounded again
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of open parts, about; then depth first
 
 std::size_t table_entries(const Core& core) {
   std::size_t count = 1;
@@ -133,7 +133,7 @@ std::optional<Part> BranchAndBound::bound_part(const Node& node, Cost cutoff, co
     part->dual->restore(ascent.best());
     part->dual->sweep();
     if (part->dual->bound() >= cutoff) return std::nullopt;
-    live = fixed(*part, cutoff - 1);
+    live = fixed(*part->dual, part->live, cutoff - 1);
     if (static_cast<double>(open_values(live)) >= kMuchFixed * static_cast<double>(open_values(part->live)))
       return part;
     before = std::move(*part);

@@ -14,10 +14,10 @@ constexpr Cost kWorthwhile = 50;                // the gap may be so many times 
 
 /// The edge between two variables; a core has one at most.
 std::int32_t edge_between(const Core& core, std::int32_t u, std::int32_t v) {
-  for (std::int32_t edge : core.variables()[ix(u)].edges) {
-    if (core.other_end(edge, u).variable == v) return edge;
-  }
-  return -1;
+  const std::vector<std::int32_t>& around = core.variables()[ix(u)].edges;
+  const auto at = std::ranges::lower_bound(around, v, std::less(),
+                                           [&](std::int32_t edge) { return core.other_end(edge, u).variable; });
+  return at != around.end() && core.other_end(*at, u).variable == v ? *at : -1;
 }
 
 /// An edge's costs in a dual, by values of `u` (rows) and of the other end.

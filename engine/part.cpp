@@ -19,18 +19,18 @@ std::optional<Part> make_part(const CostNetwork& network, LiveValues live, const
   return part;
 }
 
-LiveValues fixed(const Part& part, Cost target) {
-  const std::vector<std::vector<Cost>> reduced = part.dual->reduced_costs();
-  LiveValues live(part.live.size());
+LiveValues fixed(const Dual& dual, const LiveValues& live, Cost target) {
+  const std::vector<std::vector<Cost>> reduced = dual.reduced_costs();
+  LiveValues left(live.size());
   for (std::size_t v = 0; v < live.size(); ++v) {
-    const CoreVariable& variable = part.core->variables()[v];
-    const std::vector<std::int64_t> room = variable.usage.room(part.core->capacity());
-    for (std::size_t x = 0; x < part.live[v].size(); ++x) {
-      const bool fits = variable.usage.empty() || variable.usage.fits(static_cast<std::int32_t>(x), room);
-      if (reduced[v][x] <= target - part.dual->bound() && fits) live[v].push_back(part.live[v][x]);
+    const VariableUsage& usage = dual.core().variables()[v].usage;
+    const std::vector<std::int64_t> room = usage.room(dual.core().capacity());
+    for (std::size_t x = 0; x < live[v].size(); ++x) {
+      const bool fits = usage.empty() || usage.fits(static_cast<std::int32_t>(x), room);
+      if (reduced[v][x] <= target - dual.bound() && fits) left[v].push_back(live[v][x]);
     }
   }
-  return live;
+  return left;
 }
 
 std::size_t open_values(const LiveValues& live) {

@@ -20,9 +20,9 @@ struct Part {
 /// Nothing if no assignment is left that can be allowed.
 std::optional<Part> make_part(const CostNetwork& network, LiveValues live, const Part* whole);
 
-/// The part's values less those that no solution of at most `target` has: by reduced cost, or because one alone uses
-/// more than there is.
-LiveValues fixed(const Part& part, Cost target);
+/// `live`, which the dual's core was made of, less values that no solution of at most `target` has: by reduced cost, or
+/// because one alone uses more than there is.
+LiveValues fixed(const Dual& dual, const LiveValues& live, Cost target);
 
 /// Values of variables that have more than one left.
 std::size_t open_values(const LiveValues& live);

@@ -118,7 +118,7 @@ class Solver {
       const bool last = margin >= kForbidden / 16 || bound + margin >= best_ - 1;
       const Cost target = last ? best_ - 1 : bound + margin;
       Cost reached = target;
-      if (!find_within(fixed(part, target), part, reached, early)) return false;
+      if (!find_within(fixed(*part.dual, part.live, target), part, reached, early)) return false;
       if (root) raise_bound(std::min(best_, reached + 1));
       if (best_ <= reached || (last && reached == target)) break;
       early = early && reached == target;
@@ -250,7 +250,7 @@ class Solver {
       bound_part(*part, target, priced, root);
       target = std::min(target, best_ - 1);
       if (part->dual->bound() > target) return std::nullopt;
-      live = fixed(*part, target);
+      live = fixed(*part->dual, part->live, target);
       if (open_values(live) * 10 > open_values(part->live) * 9) return part;
       before = std::move(part);
       whole = &*before;
