@@ -82,7 +82,8 @@ def solve_ours(path: Path, _: Tables, limit_s: float) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "solution.json"
         start = time.monotonic()
-        subprocess.run([PROGRAM, path, "--time-limit", str(limit_s), "-q", "-o", out], check=False)
+        command = [PROGRAM, path, "--time-limit", str(limit_s), "-q", "-o", out]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         seconds = time.monotonic() - start
         found = json.loads(out.read_text())
     return Outcome(seconds=seconds, is_proven=found["status"] == "optimal", cost=found["cost"], bound=found["bound"])
