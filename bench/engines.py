@@ -90,8 +90,18 @@ def solve_ours(path: Path, _: Tables, limit_s: float) -> Outcome:
 
 
 def solve_toulbar2(_: Path, tables: Tables, limit_s: float) -> Outcome:
-    """Usage as linear constraints of its own format, on what is left of each node's largest usage."""
+    """Its knapsacks are over variables of two values: one more per strategy of a node whose usage counts, 1 if it is
+    chosen. They say how much less than the most has to be used.
+    """
     lines = []
+    sizes = [len(costs) for costs in tables.costs]
+    chosen: dict[tuple[int, int], int] = {}
+    for v in sorted({v for alive in tables.times for v in alive}):
+        for x in range(len(tables.costs[v])):
+            chosen[v, x] = len(sizes)
+            lines.append(f"2 {v} {len(sizes)} 0 {len(tables.costs[v])}")
+            lines += [f"{y} {int(y != x)} {FORBIDDEN}" for y in range(len(tables.costs[v]))]
+            sizes.append(2)
     for v, costs in enumerate(tables.costs):
         lines.append(f"1 {v} 0 {len(costs)}")
         lines += [f"{x} {cost}" for x, cost in enumerate(costs)]
@@ -99,16 +109,19 @@ def solve_toulbar2(_: Path, tables: Tables, limit_s: float) -> Outcome:
         lines.append(f"2 {u} {v} 0 {table.size}")
         lines += [f"{x} {y} {table[x, y]}" for x in range(table.shape[0]) for y in range(table.shape[1])]
     for alive in tables.times:
-        spare = [tables.usages[v].max() - tables.usages[v] for v in alive]
         least = sum(int(tables.usages[v].max()) for v in alive) - tables.limit
-        weights = " ".join(f"{len(row)} " + " ".join(f"{x} {weight}" for x, weight in enumerate(row)) for row in spare)
-        lines.append(f"{len(alive)} {' '.join(map(str, alive))} -1 knapsackp {least} {weights}")
-    widest = max(len(costs) for costs in tables.costs)
-    count = len(tables.costs) + len(tables.edges) + len(tables.times)
-    header = f"problem {len(tables.costs)} {widest} {count} {FORBIDDEN}"
-    sizes = " ".join(str(len(costs)) for costs in tables.costs)
+        spare = [
+            (chosen[v, x], int(tables.usages[v].max() - usage))
+            for v in alive
+            for x, usage in enumerate(tables.usages[v])
+            if usage < tables.usages[v].max()
+        ]
+        scope = " ".join(str(variable) for variable, _ in spare)
+        lines.append(f"{len(spare)} {scope} -1 knapsack {least} {' '.join(str(weight) for _, weight in spare)}")
+    count = len(tables.costs) + len(tables.edges) + len(tables.times) + len(chosen)
+    header = f"problem {len(sizes)} {max(sizes)} {count} {FORBIDDEN}"
     with tempfile.NamedTemporaryFile("w", suffix=".wcsp") as file:
-        file.write("\n".join([header, sizes, *lines]) + "\n")
+        file.write("\n".join([header, " ".join(map(str, sizes)), *lines]) + "\n")
         file.flush()
         start = time.monotonic()
         done = subprocess.run(
@@ -132,20 +145,23 @@ def solve_toulbar2(_: Path, tables: Tables, limit_s: float) -> Outcome:
 class Program:
     """The usual integer program: a variable per strategy, one per allowed pair of an edge whose margins they are."""
 
-    costs: list[float]
+    costs: list[int]
+    highest: list[int]  # of each variable: 1, or 0 where a strategy is forbidden
     num_integer: int
     rows: list[list[tuple[int, int]]]
     bounds: list[tuple[float, float]]  # of the rows
 
 
 def integer_program(tables: Tables) -> Program:
-    costs: list[float] = []
+    costs: list[int] = []
+    highest: list[int] = []
     rows: list[list[tuple[int, int]]] = []
     bounds: list[tuple[float, float]] = []
     first = []
     for node in tables.costs:
         first.append(len(costs))
-        costs += [float(cost) for cost in node]
+        costs += [int(cost) if cost < FORBIDDEN else 0 for cost in node]
+        highest += [int(cost < FORBIDDEN) for cost in node]
         rows.append([(first[-1] + x, 1) for x in range(len(node))])
         bounds.append((1, 1))
     num_integer = len(costs)
@@ -155,7 +171,8 @@ def integer_program(tables: Tables) -> Program:
         pairs = {}
         for x, y in np.argwhere(table < FORBIDDEN):
             pairs[int(x), int(y)] = len(costs)
-            costs.append(float(table[x, y]))
+            costs.append(int(table[x, y]))
+            highest.append(1)
         for x in range(table.shape[0]):
             rows.append([(pair, 1) for (a, _), pair in pairs.items() if a == x] + [(first[u] + x, -1)])
             bounds.append((0, 0))
@@ -167,7 +184,7 @@ def integer_program(tables: Tables) -> Program:
             [(first[v] + x, int(usage)) for v in alive for x, usage in enumerate(tables.usages[v]) if usage > 0]
         )
         bounds.append((-highspy.kHighsInf, float(tables.limit)))
-    return Program(costs=costs, num_integer=num_integer, rows=rows, bounds=bounds)
+    return Program(costs=costs, highest=highest, num_integer=num_integer, rows=rows, bounds=bounds)
 
 
 def solve_highs(_: Path, tables: Tables, limit_s: float) -> Outcome:
@@ -175,8 +192,8 @@ def solve_highs(_: Path, tables: Tables, limit_s: float) -> Outcome:
     count = len(program.costs)
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = count, len(program.rows)
-    lp.col_cost_ = np.array(program.costs)
-    lp.col_lower_, lp.col_upper_ = np.zeros(count), np.ones(count)
+    lp.col_cost_ = np.array(program.costs, dtype=float)
+    lp.col_lower_, lp.col_upper_ = np.zeros(count), np.array(program.highest, dtype=float)
     lp.row_lower_ = np.array([low for low, _ in program.bounds])
     lp.row_upper_ = np.array([high for _, high in program.bounds])
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
@@ -207,14 +224,14 @@ def solve_highs(_: Path, tables: Tables, limit_s: float) -> Outcome:
 def solve_cp_sat(_: Path, tables: Tables, limit_s: float) -> Outcome:
     program = integer_program(tables)
     model = cp_model.CpModel()
-    variables = [model.new_bool_var("") for _ in program.costs]
+    variables = [model.new_int_var(0, high, "") for high in program.highest]
     for row, (low, high) in zip(program.rows, program.bounds, strict=True):
         total = cp_model.LinearExpr.weighted_sum([variables[column] for column, _ in row], [w for _, w in row])
         if low == high:
             model.add(total == int(low))
         else:
             model.add(total <= int(high))
-    model.minimize(cp_model.LinearExpr.weighted_sum(variables, [int(cost) for cost in program.costs]))
+    model.minimize(cp_model.LinearExpr.weighted_sum(variables, program.costs))
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit_s
     solver.parameters.num_workers = os.cpu_count() or 1
