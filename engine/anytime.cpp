@@ -27,6 +27,7 @@ constexpr double kGuideGap = 3;               // times the gap, up to which redu
 constexpr double kSmallGap = 0.002;           // of the cost, that a guide allows at least
 constexpr double kShrinking = 0.9;            // share of values left, below which a stage gives way to the next
 constexpr std::int64_t kSmallStage = 20'000;  // values of a stage that is searched to the end (BranchAndBound)
+constexpr double kWideGap = 0.02;             // of the cost, for joins that cost much
 constexpr double kMuchShrinking = 0.5;        // and below which also a search to the end starts again
 constexpr BlockOptions kSmallBlocks{20'000, 160'000, 0};  // that such a search eliminates
 constexpr std::chrono::milliseconds kSlice{20};
@@ -249,7 +250,11 @@ class Leader : Member {
   bool may_join() {
     if (tree_ || has_joined_ || best() >= kForbidden) return false;
     has_joined_ = true;
-    joins_ = choose_joins(ascent_->best(), target() - ascent_->bound());
+    const Cost gap = target() - ascent_->bound();
+    joins_ = choose_joins(ascent_->best(), gap);
+    const bool is_wide = static_cast<double>(gap) > kWideGap * static_cast<double>(std::abs(best()));
+    const bool is_small = stage_->num_values() <= kSmallStage;
+    if (joins_.empty() && is_wide && is_small) joins_ = choose_joins_for_elimination(ascent_->best(), gap);
     return !joins_.empty();
   }
 

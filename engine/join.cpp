@@ -8,7 +8,8 @@
 namespace autopar::engine {
 namespace {
 
-constexpr std::size_t kMostPairs = 400;         // values of a joined variable
+constexpr std::size_t kMostPairs = 400;  // values of a joined variable
+constexpr std::size_t kMostPairsToEliminate = 1000;
 constexpr std::int64_t kMostTriples = 1 << 18;  // of one cycle that is looked at
 constexpr Cost kWorthwhile = 50;                // the gap may be so many times what all joins together bring
 
@@ -20,19 +21,22 @@ std::int32_t edge_between(const Core& core, std::int32_t u, std::int32_t v) {
   return at != around.end() && core.other_end(*at, u).variable == v ? *at : -1;
 }
 
-/// An edge's costs in a dual, by values of `u` (rows) and of the other end.
+/// A dual's costs between two variables, by values of `u` (rows) and of `v`. 0 if there is no edge.
 struct PairCosts {
   std::size_t width = 0;
   std::vector<Cost> costs;
 
-  PairCosts(const Dual& dual, std::int32_t edge, std::int32_t u) {
+  PairCosts(const Dual& dual, std::int32_t u, std::int32_t v) {
     const Core& core = dual.core();
-    const Projection& rows = *core.end(edge, u).state_of;
-    const Projection& cols = *core.other_end(edge, u).state_of;
+    width = core.variables()[ix(v)].costs.size();
+    const std::int32_t edge = edge_between(core, u, v);
+    if (edge < 0) {
+      costs.assign(core.variables()[ix(u)].costs.size() * width, 0);
+      return;
+    }
     const bool u_is_row = core.edges()[ix(edge)].u.variable == u;
-    width = cols.size();
-    for (std::int32_t row : rows) {
-      for (std::int32_t col : cols) {
+    for (std::int32_t row : *core.end(edge, u).state_of) {
+      for (std::int32_t col : *core.end(edge, v).state_of) {
         costs.push_back(u_is_row ? dual.edge_cost(edge, row, col) : dual.edge_cost(edge, col, row));
       }
     }
@@ -49,9 +53,9 @@ struct Cycle {
 Cost cost_of_cycle(const Dual& dual, const std::array<std::int32_t, 3>& cycle) {
   const auto [a, b, c] = cycle;
   const Core& core = dual.core();
-  const PairCosts ab(dual, edge_between(core, a, b), a);
-  const PairCosts ac(dual, edge_between(core, a, c), a);
-  const PairCosts bc(dual, edge_between(core, b, c), b);
+  const PairCosts ab(dual, a, b);
+  const PairCosts ac(dual, a, c);
+  const PairCosts bc(dual, b, c);
   Cost least = kForbidden;
   for (std::size_t x = 0; x < core.variables()[ix(a)].costs.size(); ++x) {
     const Cost of_a = dual.node_cost(a, static_cast<std::int32_t>(x));
@@ -90,9 +94,9 @@ std::vector<Cycle> costly_cycles(const Dual& dual) {
 /// All pairs of values that do not cost more than `gap` above the bound.
 Join make_join(const Dual& dual, const std::vector<std::vector<Cost>>& reduced, std::int32_t u, std::int32_t v,
                Cost gap) {
-  const PairCosts between(dual, edge_between(dual.core(), u, v), u);
   std::vector<Cost> least_u(reduced[ix(u)].size(), kForbidden);
   std::vector<Cost> least_v(reduced[ix(v)].size(), kForbidden);
+  const PairCosts between(dual, u, v);
   for (std::size_t x = 0; x < least_u.size(); ++x) {
     for (std::size_t y = 0; y < least_v.size(); ++y) {
       least_u[x] = std::min(least_u[x], between.at(x, y));
@@ -133,6 +137,34 @@ std::vector<Join> choose_joins(const Dual& dual, Cost gap) {
     total += cycle.cost;
   }
   if (total < gap / kWorthwhile) joins.clear();
+  return joins;
+}
+
+std::vector<Join> choose_joins_for_elimination(const Dual& dual, Cost gap) {
+  const Core& core = dual.core();
+  const std::vector<std::vector<Cost>> reduced = dual.reduced_costs();
+  std::vector<std::pair<std::int32_t, Join>> candidates;  // the variable that could go
+  for (std::size_t v = 0; v < reduced.size(); ++v) {
+    const CoreVariable& variable = core.variables()[v];
+    if (!variable.usage.empty() || variable.edges.size() != 3) continue;
+    const auto self = static_cast<std::int32_t>(v);
+    std::array<std::int32_t, 3> around{};
+    for (std::size_t i = 0; i < 3; ++i) around[i] = core.other_end(variable.edges[i], self).variable;
+    const auto [a, b, c] = around;
+    for (const auto& [x, y] : {std::pair{a, b}, {a, c}, {b, c}}) {
+      if (reduced[ix(x)].size() * reduced[ix(y)].size() > 16 * kMostPairsToEliminate) continue;
+      Join join = make_join(dual, reduced, x, y, gap);
+      if (join.values.size() <= kMostPairsToEliminate) candidates.emplace_back(self, std::move(join));
+    }
+  }
+  std::ranges::stable_sort(candidates, std::less(), [](const auto& one) { return one.second.values.size(); });
+  std::vector<Join> joins;
+  std::vector<char> is_taken(reduced.size(), 0);
+  for (auto& [variable, join] : candidates) {
+    if (is_taken[ix(variable)] || is_taken[ix(join.u)] || is_taken[ix(join.v)]) continue;
+    is_taken[ix(variable)] = is_taken[ix(join.u)] = is_taken[ix(join.v)] = 1;
+    joins.push_back(std::move(join));
+  }
   return joins;
 }
 

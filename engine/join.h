@@ -23,6 +23,11 @@ struct Join {
 /// bound left out. Empty if all cycles together miss too little of the gap.
 std::vector<Join> choose_joins(const Dual& dual, Cost gap);
 
+/// Joins of two of a variable's three neighbours, for variables without usage: presolve can then eliminate these, which
+/// puts what the four cost together into the bound. Those that make the fewest pairs first; no variable in two. Grows
+/// tables, so it is for gaps too wide to be searched.
+std::vector<Join> choose_joins_for_elimination(const Dual& dual, Cost gap);
+
 /// A network in which joined variables are one: u has the pairs as its values, v has a single value without cost.
 class JoinedNetwork {
  public:

@@ -87,6 +87,32 @@ TEST(JoinTest, a_cycle_that_cannot_agree_is_joined_and_its_cost_is_in_the_bound)
   EXPECT_EQ(better.bound() + presolve.constant(), 10);
 }
 
+TEST(JoinTest, joins_for_elimination_raise_the_bound_and_keep_the_optimum) {
+  // Petersen's graph has three neighbours everywhere and no triangles.
+  CostNetwork network = circle(5);
+  network.variables.resize(10, {0, 0, {}});
+  for (int v = 0; v < 5; ++v) {
+    network.edges.push_back({v, v + 5, 0, 0, 0});
+    network.edges.push_back({v + 5, 5 + (v + 2) % 5, 0, 0, 0});
+  }
+  const Core core(network, all_values(network));
+  Dual dual(core);
+  converge(dual, 100, 1000);
+  EXPECT_LT(dual.bound(), 10);
+  EXPECT_TRUE(choose_joins(dual, 100).empty());
+  const Cost optimum = exhaustive_optimum(network);
+  const std::vector<Join> joins = choose_joins_for_elimination(dual, optimum - dual.bound());
+  ASSERT_FALSE(joins.empty());
+  const Presolve presolve(JoinedNetwork(network, joins).network());
+  const CostNetwork& reduced = presolve.reduced();
+  EXPECT_LT(reduced.variables.size(), 10 - joins.size());
+  EXPECT_EQ(exhaustive_optimum(reduced) + presolve.constant(), optimum);
+  const Core joined_core(reduced, all_values(reduced));
+  Dual better(joined_core);
+  converge(better, 100, 1000);
+  EXPECT_GT(better.bound() + presolve.constant(), dual.bound());
+}
+
 TEST(JoinTest, cycles_that_agree_are_left_alone) {
   CostNetwork network = circle(3);
   network.tables[0].costs = {0, 10, 10, 0};
