@@ -122,12 +122,13 @@ std::optional<Part> BranchAndBound::bound_part(const Node& node, Cost cutoff, co
     if (!part) return std::nullopt;
     PriceAscent ascent(*part->dual);
     Cost last = ascent.bound();
+    const double little = kLittle * gap_of(*part, cutoff);
     for (int step = 1; step <= kMostSteps && !ascent.is_done() && ascent.bound() < cutoff; ++step) {
       if (deadline.passed()) return std::nullopt;
       ascent.step(cutoff);
       result.work += 4 * table_entries(*part->core);
       if (step % kStepsPerLook != 0) continue;
-      if (static_cast<double>(ascent.bound() - last) < kLittle * static_cast<double>(cutoff - ascent.bound())) break;
+      if (static_cast<double>(ascent.bound() - last) < little) break;
       last = ascent.bound();
     }
     part->dual->restore(ascent.best());

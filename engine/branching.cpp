@@ -14,12 +14,13 @@ namespace {
 
 constexpr std::size_t kBatch = 8;  // variables that are tried together
 constexpr std::size_t kMostCandidates = 64;
-constexpr int kTrialSteps = 20;           // sweeps per trial
-constexpr std::size_t kMostBranches = 8;  // the likeliest values one by one, the others together
-constexpr double kNoRise = 1e-4;          // share of the gap that counts as none
-constexpr double kNoTurn = 1e-3;          // share of the gap that a difference in price must have to matter
-constexpr double kBetter = 1.05;          // for another batch to be worth while
-constexpr double kKnownGood = 1e-2;       // score from which the history goes first
+constexpr int kTrialSteps = 20;             // sweeps per trial
+constexpr std::size_t kMostBranches = 8;    // the likeliest values one by one, the others together
+constexpr double kNoRise = 1e-4;            // share of the gap that counts as none
+constexpr double kNoTurn = 1e-3;            // share of the gap that a difference in price must have to matter
+constexpr double kGapWithoutCutoff = 0.01;  // of the bound
+constexpr double kBetter = 1.05;            // for another batch to be worth while
+constexpr double kKnownGood = 1e-2;         // score from which the history goes first
 
 /// Score of being the reason that the rounding costs more than the bound, per variable.
 std::vector<double> residuals(const Part& part, double gap) {
@@ -144,7 +145,7 @@ Trial try_variable(const CostNetwork& network, const Part& part, std::int32_t va
                    const Deadline& deadline) {
   Trial trial;
   trial.variable = variable;
-  const auto gap = static_cast<double>(cutoff - part.dual->bound());
+  const double gap = gap_of(part, cutoff);
   for (const std::vector<std::int32_t>& group : groups_of(network, part, variable)) {
     if (deadline.passed()) break;
     const Cost bound = bound_of_branch(part, variable, group, cutoff, trial.steps);
@@ -167,6 +168,12 @@ Trial try_variable(const CostNetwork& network, const Part& part, std::int32_t va
 
 }  // namespace
 
+double gap_of(const Part& part, Cost cutoff) {
+  const Cost bound = part.dual->bound();
+  if (cutoff < kForbidden) return static_cast<double>(cutoff - bound);
+  return kGapWithoutCutoff * static_cast<double>(std::abs(bound)) + 1;
+}
+
 void BranchingHistory::note(std::int32_t variable, double score) {
   sums_[ix(variable)] += score;
   ++counts_[ix(variable)];
@@ -180,7 +187,7 @@ Branching choose_branching(const CostNetwork& network, const Part& part, Cost cu
                            const Deadline& deadline) {
   Branching chosen;
   chosen.live = part.live;
-  const auto gap = static_cast<double>(cutoff - part.dual->bound());
+  const double gap = gap_of(part, cutoff);
   const std::vector<std::int32_t> candidates = rank_candidates(part, gap, history);
   std::size_t table_entries = 1;
   for (const CoreEdge& edge : part.core->edges()) table_entries += edge.table->by_row.size();

@@ -40,6 +40,9 @@ struct Branching {
   std::size_t work = 0;                                 ///< table entries read
 };
 
+/// What is missing from the part's bound to the cutoff; as long as there is no cutoff, a share of the bound.
+double gap_of(const Part& part, Cost cutoff);
+
 /// Strong branching (Achterberg, Koch, Martin 2005: Branching rules revisited): tries the variables that are likely to
 /// raise the bound and takes the one that does, each value of it leading to a higher bound. Values that would pass the
 /// cutoff are excluded on the way. The trials run in parallel (TBB); the result does not depend on the number of

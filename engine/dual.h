@@ -11,6 +11,9 @@ namespace autopar::engine {
 /// Lagrange multipliers of the usage points: cost per unit of usage, in 2^-kPriceShift. Never negative.
 using Prices = std::vector<std::int64_t>;
 inline constexpr int kPriceShift = 40;
+inline double price_per_unit(std::int64_t price) {
+  return static_cast<double>(price) / static_cast<double>(std::int64_t{1} << kPriceShift);
+}
 
 /// A reparametrisation of a core: the same function of assignments, with costs moved between tables so that a constant
 /// lower bound appears. After every call all node and edge costs are >= 0, and bound() never exceeds the cost of an

@@ -25,6 +25,7 @@ bool search_within(const Pieces& pieces, const std::vector<Cost>& wanted, const 
   for (std::size_t i = 0; i < which.size(); ++i) {
     if (results[i].outcome != BlockResult::Outcome::kDone) {
       result.outcome = results[i].outcome;
+      result.widest = pieces.core_variable(which[i], results[i].widest);
       return false;
     }
     found[which[i]] = {wanted[which[i]], results[i].relation};
@@ -70,6 +71,7 @@ PieceResult search_pieces(const CostNetwork& network, const Part& part, Cost tar
   merging.max_work *= kMergeFactor;
   Pieces::Merged merged = pieces.merge(found, within, merging, deadline);
   result.outcome = merged.outcome;
+  result.widest = merged.widest;
   result.found = merged.found;
   result.values = std::move(merged.values);
   return result;

@@ -14,6 +14,7 @@ using SearchBlocks = std::function<std::vector<BlockResult>(const std::vector<Bl
 
 struct PieceResult {
   BlockResult::Outcome outcome = BlockResult::Outcome::kDone;
+  std::int32_t widest = -1;  ///< kTooLarge: the variable to split; -1: none in particular
   bool found = false;
   std::vector<std::int32_t> values;  ///< of the best solution; positions in the part's live values
   Cost target = 0;                   ///< what was searched: all solutions of at most this

@@ -317,6 +317,8 @@ Pieces::Merged Pieces::merge(const std::vector<Found>& found, Cost gap, const Bl
   }
   const BlockResult joined = eliminate(block, given, options, deadline);
   merged.outcome = joined.outcome;
+  if (joined.outcome == BlockResult::Outcome::kTooLarge && joined.widest >= 0)
+    merged.widest = separators_[ix(joined.widest)];
   if (joined.outcome != BlockResult::Outcome::kDone || joined.relation->rows.empty()) return merged;
   // Rows of an empty key are in order of cost: the first is the best.
   std::vector<std::int32_t> chosen(separators_.size(), 0);

@@ -41,12 +41,20 @@ class Pieces {
 
   /// Merges the blocks' relations (in the order of blocks()) over the separators and finds the cheapest solution within
   /// `gap`: its values per core variable in `values` (decided ones 0). Returns false if there is none.
+  /// Outcome kTooLarge: `widest` is a core variable to split; -1 if none in particular.
   struct Merged {
     BlockResult::Outcome outcome = BlockResult::Outcome::kDone;
+    std::int32_t widest = -1;
     bool found = false;
     std::vector<std::int32_t> values;
   };
   Merged merge(const std::vector<Found>& found, Cost gap, const BlockOptions& options, const Deadline& deadline) const;
+
+  /// The core variable behind variable `variable` of block `block` (of its first member); -1 stays -1.
+  std::int32_t core_variable(std::size_t block, std::int32_t variable) const {
+    if (variable < 0) return -1;
+    return pieces_[static_cast<std::size_t>(groups_[block].members[0])].variables[static_cast<std::size_t>(variable)];
+  }
 
  private:
   struct Piece {

@@ -27,7 +27,7 @@ std::vector<double> in_double(const Prices& prices) {
   std::vector<double> converted;
   bool any = false;
   for (std::int64_t price : prices) {
-    converted.push_back(static_cast<double>(price) / kScale);
+    converted.push_back(price_per_unit(price));
     any |= price > 0;
   }
   if (!any) converted.clear();
@@ -36,7 +36,11 @@ std::vector<double> in_double(const Prices& prices) {
 
 }  // namespace
 
-PriceAscent::PriceAscent(Dual& dual) : PriceAscent(dual, in_double(dual.prices())) {}
+PriceAscent::PriceAscent(Dual& dual, bool by_factors) : PriceAscent(dual, in_double(dual.prices())) {
+  if (!by_factors) return;
+  by_factors_ = true;
+  pace_ = kFirstPace;
+}
 
 PriceAscent::PriceAscent(Dual& dual, const std::vector<double>& prices)
     : dual_(dual),

@@ -18,8 +18,8 @@ class PriceAscent {
  public:
   /// `prices`: where to start, per point; empty: small ones. `dual` must stay where it is.
   PriceAscent(Dual& dual, const std::vector<double>& prices);
-  /// Starts at the dual's own prices.
-  explicit PriceAscent(Dual& dual);
+  /// Starts at the dual's own prices; `by_factors`: as if they were far from the best.
+  explicit PriceAscent(Dual& dual, bool by_factors = false);
 
   /// One sweep and one change of prices. `incumbent`: cost of the best assignment known, or an estimate above the
   /// bound.

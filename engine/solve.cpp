@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "engine/bound.h"
-#include "engine/branch_and_bound.h"
 #include "engine/comm.h"
 #include "engine/index.h"
 #include "engine/part.h"
@@ -23,8 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxSweeps = 1000;
-constexpr std::size_t kFewPoints = 8;  // usage points whose prices are searched one after the other
-constexpr int kStepsPerVisit = 20;     // of an ascent, between roundings
+constexpr std::size_t kFewPoints = 32;  // usage points whose prices are searched one after the other
+constexpr int kStepsPerVisit = 20;      // of an ascent, between roundings
 constexpr std::size_t kRoundings = 8;
 constexpr Cost kWideGap = 1000;  // a gap of more than a thousandth is worth to look for incumbents first
 constexpr std::size_t kSmallestBlock = 16;
@@ -73,30 +72,23 @@ class Solver {
   const CostNetwork& net() const { return presolve_->reduced(); }
 
   Status search_root() {
-    std::optional<Part> root = tighten(all_values(net()), nullptr, best_ - 1, true, true);
-    note_root(root);
-    if (root) {
-      if (!root->core->capacity().empty()) search_among_roundings(*root);
-      if (!search_margins(*root, true)) branch(std::move(*root));
-    }
+    solve_part(all_values(net()), nullptr, true);
     solution_.stats.search_s = seconds_since(start_) - solution_.stats.bound_s - solution_.stats.presolve_s;
     return solution_.assignment.empty() ? Status::kInfeasible : Status::kOptimal;
   }
 
-  /// Where relations grow too large.
-  void branch(Part root) {
-    Stats& stats = solution_.stats;
-    const std::int64_t before = stats.branch_nodes;
-    BranchAndBound tree(net(), std::move(root), small_blocks());
-    while (!tree.is_done() && !closed()) {
-      const bool may_branch = options_.max_branch_nodes < 0 || stats.branch_nodes < options_.max_branch_nodes;
-      if (!may_branch || deadline_.passed()) throw OutOfTime{};
-      tree.search(best_, deadline_);
-      stats.branch_nodes = before + tree.num_nodes();
-      if (tree.best_cost() < best_) take(tree.best());
-      raise_bound(tree.bound());
-      report("search");
-    }
+  /// Finds the best solution among `live` that beats the incumbent. Looks within margins above the bound, each four
+  /// times the last one; where that grows too large, splits a variable's values and solves the parts, depth first. The
+  /// incumbent changes only for the better, so the first of equals in this fixed order stays.
+  void solve_part(LiveValues live, const Part* whole, bool root) {
+    const std::optional<Part> part = tighten(std::move(live), whole, best_ - 1, true, root);
+    if (root) note_root(part);
+    if (!part) return;
+    if (!part->core->capacity().empty()) search_among_roundings(*part);
+    if (search_margins(*part, root)) return;
+    const bool may_branch = options_.max_branch_nodes < 0 || solution_.stats.branch_nodes < options_.max_branch_nodes;
+    if (!may_branch) throw OutOfTime{};
+    branch(*part);
   }
 
   /// Of blocks that are tried in passing.
@@ -208,6 +200,17 @@ class Solver {
     return !part || search_pieces(*part, target, early);
   }
 
+  /// On the variable that made relations too large when the part was searched, or a better one.
+  void branch(const Part& part) {
+    ++solution_.stats.branch_nodes;
+    const std::int32_t variable = branching_variable(part, widest_);
+    for (std::vector<std::int32_t>& values : split(part, variable)) {
+      LiveValues below = part.live;
+      below[ix(variable)] = std::move(values);
+      solve_part(std::move(below), &part, false);
+    }
+  }
+
   /// Returns whether the part is done up to `target`, which may be lowered if `early`. If not, relations were too
   /// large.
   bool search_pieces(const Part& part, Cost& target, bool early) {
@@ -218,6 +221,7 @@ class Solver {
     stats.segments = std::max(stats.segments, found.num_pieces);
     stats.segment_classes = std::max(stats.segment_classes, found.num_classes);
     target = found.target;
+    widest_ = found.widest;
     if (found.outcome == BlockResult::Outcome::kStopped) throw OutOfTime{};
     if (found.found) offer(part.live, found.values);
     return found.outcome == BlockResult::Outcome::kDone;
@@ -235,6 +239,47 @@ class Solver {
     for (const BlockResult& result : results) stats.branch_nodes += result.branch_nodes;
     if (deadline_.passed()) throw OutOfTime{};
     return results;
+  }
+
+  /// Where usage is priced, what keeps the bound from the optimum are the largest pieces of it: the variable whose
+  /// usage price differs most between its values. Else the one that made a relation too large.
+  static std::int32_t branching_variable(const Part& part, std::int32_t widest) {
+    Cost most = 0;
+    for (std::size_t v = 0; v < part.live.size(); ++v) {
+      const auto variable = static_cast<std::int32_t>(v);
+      if (part.core->variables()[v].usage.empty()) continue;
+      Cost least = kForbidden;
+      Cost largest = 0;
+      for (std::size_t x = 0; x < part.live[v].size(); ++x) {
+        const Cost price = part.dual->usage_price(variable, static_cast<std::int32_t>(x));
+        least = std::min(least, price);
+        largest = std::max(largest, price);
+      }
+      const Cost spread = largest - least;
+      if (spread <= most) continue;
+      most = spread;
+      widest = variable;
+    }
+    if (widest >= 0) return widest;
+    const auto largest = std::ranges::max_element(part.live, {}, [](const auto& values) { return values.size(); });
+    return static_cast<std::int32_t>(largest - part.live.begin());
+  }
+
+  /// Parts of a variable's live values by the coarsest branching level that tells them apart, the most promising first.
+  std::vector<std::vector<std::int32_t>> split(const Part& part, std::int32_t variable) const {
+    const std::vector<std::int32_t>& values = part.live[ix(variable)];
+    const auto cheapest = [&](const std::vector<std::int32_t>& some) {
+      Cost least = kForbidden;
+      for (std::int32_t x : some) {
+        const auto at = std::lower_bound(values.begin(), values.end(), x) - values.begin();
+        least = std::min(least, part.dual->node_cost(variable, static_cast<std::int32_t>(at)));
+      }
+      return least;
+    };
+    std::vector<std::vector<std::int32_t>> parts = split_by_levels(net().domain(variable).levels, values);
+    std::stable_sort(parts.begin(), parts.end(),
+                     [&](const auto& a, const auto& b) { return cheapest(a) < cheapest(b); });
+    return parts;
   }
 
   /// Bounds `live` and fixes values away that no solution of at most `target` has, again and again while that helps.
@@ -278,7 +323,7 @@ class Solver {
 
   /// For more usage points than can be searched one after the other.
   void climb(Dual& dual, Cost target, const std::function<void(const std::vector<std::int32_t>&)>& visit) {
-    PriceAscent ascent(dual);
+    PriceAscent ascent(dual, true);
     for (int step = 1; step <= kMaxSweeps && !ascent.is_done() && ascent.bound() <= target; ++step) {
       if (deadline_.passed()) throw OutOfTime{};
       ascent.step(target);
@@ -294,10 +339,6 @@ class Solver {
     for (std::size_t v = 0; v < values.size(); ++v) assignment[v] = live[v][ix(values[v])];
     roundings_.push_back(assignment);
     if (roundings_.size() > kRoundings) roundings_.pop_front();
-    take(assignment);
-  }
-
-  void take(const Assignment& assignment) {
     const Cost cost = evaluate(net(), assignment);
     if (cost >= best_) return;
     best_ = cost;
@@ -342,6 +383,7 @@ class Solver {
   Cost best_ = kForbidden;  // its cost there
   Cost bound_ = 0;          // of the reduced network
   std::int64_t tasks_total_ = 0;
+  std::int32_t widest_ = -1;
 };
 
 }  // namespace

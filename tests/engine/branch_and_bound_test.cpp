@@ -56,7 +56,7 @@ TEST(BranchAndBoundTest, finds_the_optimum_with_and_without_elimination) {
     }
   }
   EXPECT_GT(num_solved, 100);
-  EXPECT_GT(num_nodes, num_solved + 50);
+  EXPECT_GT(num_nodes, num_solved + 20);
 }
 
 TEST(BranchAndBoundTest, nothing_below_the_cutoff_is_found_if_there_is_nothing) {
