@@ -21,12 +21,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = NewsMessage::Kind;
 
-constexpr int kFirstGuide = 20;               // steps before assignments can be looked for
-constexpr int kStepsPerGuide = 50;            // then the guide is renewed so often
-constexpr double kGuideGap = 3;               // times the gap, up to which reduced costs are of interest
-constexpr double kSmallGap = 0.002;           // of the cost, that a guide allows at least
-constexpr double kShrinking = 0.9;            // share of values left, below which a stage gives way to the next
-constexpr std::int64_t kSmallStage = 20'000;  // values of a stage that is searched to the end (BranchAndBound)
+constexpr int kFirstGuide = 20;      // steps before assignments can be looked for
+constexpr int kStepsPerGuide = 50;   // then the guide is renewed so often
+constexpr double kGuideGap = 3;      // times the gap, up to which reduced costs are of interest
+constexpr double kSmallGap = 0.002;  // of the cost, that a guide allows at least
+constexpr double kShrinking = 0.9;   // share of values left, below which a stage gives way to the next
+constexpr double kShrinkingWhenSmall = 0.985;
+constexpr std::int64_t kSmallStage = 30'000;  // values of a stage that is searched to the end (BranchAndBound)
+constexpr double kLittleRise = 0.02;          // of the gap, below which cuts are in vain
 constexpr double kWideGap = 0.02;             // of the cost, for joins that cost much
 constexpr double kMuchShrinking = 0.5;        // and below which also a search to the end starts again
 constexpr BlockOptions kSmallBlocks{20'000, 160'000, 0};  // that such a search eliminates
@@ -47,7 +49,7 @@ class Member {
   }
 
  protected:
-  /// `how`: live values, or joins.
+  /// `how`: live values, cuts or joins.
   template <class How>
   void go_to_stage(How how) {
     stage_ = std::make_shared<const Stage>(stage_, std::move(how), options_.presolve);
@@ -92,6 +94,7 @@ class Follower : Member {
  private:
   void hear(NewsMessage news) {
     if (news.kind == Kind::kPart) go_to_stage(std::move(news.live));
+    if (news.kind == Kind::kCut) go_to_stage(std::move(news.cuts));
     if (news.kind == Kind::kJoin) go_to_stage(std::move(news.joins));
     if (news.kind == Kind::kGuide) board_.set_guide(std::make_shared<const Guide>(std::move(news.guide)));
     if (news.kind == Kind::kBest && board_.offer(news.assignment)) told_ = board_.state().cost;
@@ -108,6 +111,22 @@ class Follower : Member {
   }
 
   Cost told_ = kForbidden;
+};
+
+/// The ascent of a stage's bound.
+struct Ascent {
+  std::shared_ptr<const Stage> stage;
+  Dual dual;
+  PriceAscent prices;
+  std::size_t table_entries = 0;
+  int num_steps = 0;
+
+  Ascent(std::shared_ptr<const Stage> of, const std::vector<double>& from)
+      : stage(std::move(of)), dual(stage->core()), prices(dual, from) {
+    for (const CoreEdge& edge : stage->core().edges()) table_entries += edge.table->by_row.size();
+  }
+  /// In costs of the first network.
+  Cost bound() const { return prices.bound() + stage->constant(); }
 };
 
 /// Rank 0: raises the bound, decides where to go on.
@@ -133,26 +152,24 @@ class Leader : Member {
     start_ascent({});
     while (!is_over()) {
       listen();
-      if (ascent_->is_done()) {
-        if (may_shrink()) {
-          if (!shrink()) break;
-          continue;
-        }
-        if (may_join()) {
-          if (!join()) break;
-          continue;
-        }
-        if (stage_->num_values() > kSmallStage) {
-          own_->step();
-        } else if (!search_to_the_end()) {
-          break;
-        }
-      } else {
+      if (is_ascending()) {
         ascend();
         // Alone, this thread does both in turn.
         const bool is_alone = !threads && comm_.size() == 1;
         while ((is_alone || options_.is_deterministic) && own_->work() < ascent_work_ && !is_over() && own_->step()) {
         }
+      } else if (may_shrink()) {
+        if (!shrink()) break;
+      } else if (may_search()) {
+        if (!search_to_the_end()) break;
+      } else if (may_cut()) {
+        cut();
+      } else if (may_join()) {
+        if (!join()) break;
+      } else if (stage_->num_values() > kSmallStage) {
+        own_->step();
+      } else if (!search_to_the_end()) {
+        break;
       }
       report();
     }
@@ -186,37 +203,46 @@ class Leader : Member {
 
   void start_ascent(const std::vector<double>& prices) {
     ascent_.reset();
-    dual_ = std::make_unique<Dual>(stage_->core());
-    ascent_.emplace(*dual_, prices);
+    ascent_ = std::make_unique<Ascent>(stage_, prices);
     tree_.reset();
-    num_steps_ = 0;
-    table_entries_ = 0;
-    for (const CoreEdge& edge : stage_->core().edges()) table_entries_ += edge.table->by_row.size();
   }
+
+  bool is_ascending() const { return trial_ || !ascent_->prices.is_done(); }
 
   void ascend() {
     const Clock::time_point until = Clock::now() + kSlice;
     do {
-      ascent_->step(target());
-      ++num_steps_;
-      ++solution_.stats.sweeps;
-      ascent_work_ += 4 * table_entries_ + 1;
-      if (num_steps_ == kFirstGuide || num_steps_ % kStepsPerGuide == 0 || ascent_->is_done()) guide();
-    } while (!ascent_->is_done() && !options_.is_deterministic && Clock::now() < until);
-    raise_bound(ascent_->bound() + stage_->constant());
+      step(trial_ ? *trial_ : *ascent_);
+    } while (is_ascending() && !options_.is_deterministic && Clock::now() < until);
     solution_.stats.bound_s = seconds_since(start_) - solution_.stats.presolve_s;
+  }
+
+  void step(Ascent& ascent) {
+    const Cost cost = best();
+    ascent.prices.step(cost >= kForbidden ? kForbidden : cost - ascent.stage->constant());
+    ++ascent.num_steps;
+    ++solution_.stats.sweeps;
+    ascent_work_ += 4 * ascent.table_entries + 1;
+    raise_bound(ascent.bound());
+    const bool is_done = ascent.prices.is_done();
+    if (&ascent == trial_.get()) {
+      end_trial(is_done);
+    } else if (ascent.num_steps == kFirstGuide || ascent.num_steps % kStepsPerGuide == 0 || is_done) {
+      guide();
+    }
   }
 
   void raise_bound(Cost bound) { bound_ = std::max(bound_, std::min(bound, best())); }
 
   void guide() {
     auto guide = std::make_shared<Guide>();
-    guide->prices = ascent_->prices();
-    guide->reduced_costs = ascent_->best().reduced_costs();
-    guide->bound = ascent_->bound();
-    guide->rounding = ascent_->best().round();
-    const double least = kSmallGap * static_cast<double>(std::abs(ascent_->bound()));
-    const double gap = target() >= kForbidden ? 10 * least : static_cast<double>(target() - ascent_->bound());
+    const Dual& dual = ascent_->prices.best();
+    guide->prices = ascent_->prices.prices();
+    guide->reduced_costs = dual.reduced_costs();
+    guide->bound = dual.bound();
+    guide->rounding = dual.round();
+    const double least = kSmallGap * static_cast<double>(std::abs(dual.bound()));
+    const double gap = target() >= kForbidden ? 10 * least : static_cast<double>(target() - dual.bound());
     guide->gap = static_cast<Cost>(std::max(kGuideGap * gap, least)) + 1;
     NewsMessage news;
     news.kind = Kind::kGuide;
@@ -230,11 +256,12 @@ class Leader : Member {
     const Cost cost = best();
     if (cost >= kForbidden || cost == shrunk_at_) return false;
     shrunk_at_ = cost;
-    live_ = fixed(ascent_->best(), all_values(stage_->network()), target());  // the best one's stay
+    live_ = fixed(ascent_->prices.best(), all_values(stage_->network()), target());  // the best one's stay
     std::int64_t count = 0;
     for (const std::vector<std::int32_t>& values : live_) count += static_cast<std::int64_t>(values.size());
-    return static_cast<double>(count) <
-           (tree_ ? kMuchShrinking : kShrinking) * static_cast<double>(stage_->num_values());
+    const double share = static_cast<double>(count) / static_cast<double>(stage_->num_values());
+    if (tree_) return share < kMuchShrinking;
+    return share < (stage_->num_values() > kSmallStage ? kShrinking : kShrinkingWhenSmall);
   }
 
   /// Returns false if nothing is left to be searched.
@@ -246,15 +273,58 @@ class Leader : Member {
     return start_stage(live_);
   }
 
+  /// For as long as the stage's bound took. If that was not long enough, cuts and joins may make a stage that it is
+  /// for.
+  bool may_search() const {
+    return best() < kForbidden && stage_->num_values() <= kSmallStage &&
+           (!tree_ || tree_->work() < 4 * ascent_->table_entries * ix(ascent_->num_steps));
+  }
+
+  /// Once per stage, and again when cuts have made one.
+  bool may_cut() {
+    if (has_cut_ || best() >= kForbidden) return false;
+    has_cut_ = true;
+    cuts_ = choose_cuts(ascent_->prices.best());
+    return !cuts_.empty();
+  }
+
+  /// What cuts bring is seen when prices have been found anew, from nothing: those that were best without them keep
+  /// theirs at nothing. Until the bound is above what it was, all others go on as before.
+  void cut() {
+    auto stage = std::make_shared<const Stage>(stage_, cuts_, options_.presolve);
+    if (!stage->infeasible() && stage->network().num_variables() > 0) {
+      trial_ = std::make_unique<Ascent>(std::move(stage), std::vector<double>());
+    }
+  }
+
+  void end_trial(bool is_done) {
+    const double gap = static_cast<double>(best() - ascent_->bound());
+    if (static_cast<double>(trial_->bound() - ascent_->bound()) > kLittleRise * gap) {
+      NewsMessage news;
+      news.kind = Kind::kCut;
+      news.cuts = cuts_;
+      tell_all(news);
+      ascent_ = std::move(trial_);
+      tree_.reset();
+      stage_ = ascent_->stage;
+      board_.set_stage(stage_);
+      forget_tries();
+      guide();
+    } else if (is_done) {
+      trial_.reset();
+    }
+  }
+
   /// Once per stage.
   bool may_join() {
-    if (tree_ || has_joined_ || best() >= kForbidden) return false;
+    if (has_joined_ || best() >= kForbidden) return false;
     has_joined_ = true;
-    const Cost gap = target() - ascent_->bound();
-    joins_ = choose_joins(ascent_->best(), gap);
+    const Dual& dual = ascent_->prices.best();
+    const Cost gap = target() - dual.bound();
+    joins_ = choose_joins(dual, gap);
     const bool is_wide = static_cast<double>(gap) > kWideGap * static_cast<double>(std::abs(best()));
     const bool is_small = stage_->num_values() <= kSmallStage;
-    if (joins_.empty() && is_wide && is_small) joins_ = choose_joins_for_elimination(ascent_->best(), gap);
+    if (joins_.empty() && is_wide && is_small) joins_ = choose_joins_for_elimination(dual, gap);
     return !joins_.empty();
   }
 
@@ -270,12 +340,18 @@ class Leader : Member {
   bool start_stage(const How& how) {
     const std::shared_ptr<const Stage> before = stage_;
     go_to_stage(how);
-    shrunk_at_ = kForbidden;
-    has_joined_ = false;
+    forget_tries();
     solution_.stats.values_after_fixing = stage_->infeasible() ? 0 : stage_->num_values();
     if (settle()) return false;
-    start_ascent(stage_->prices_from(*before, ascent_->prices()));
+    start_ascent(stage_->prices_from(*before, ascent_->prices.prices()));
     return true;
+  }
+
+  /// What was tried on the stage before.
+  void forget_tries() {
+    shrunk_at_ = kForbidden;
+    has_cut_ = false;
+    has_joined_ = false;
   }
 
   /// Whether presolve has left nothing to be searched: then the best is the optimum.
@@ -293,7 +369,7 @@ class Leader : Member {
       root.live = all_values(stage_->network());
       root.core = std::make_unique<const Core>(stage_->network(), root.live);
       root.dual = std::make_unique<Dual>(*root.core);
-      root.dual->restore(ascent_->best());
+      root.dual->restore(ascent_->prices.best());
       tree_.emplace(stage_->network(), std::move(root), kSmallBlocks);
     }
     const std::int64_t nodes_before = tree_->num_nodes();
@@ -336,7 +412,7 @@ class Leader : Member {
     now.seconds = seconds_since(start_);
     now.cost = best();
     now.bound = bound_;
-    now.stage = ascent_->is_done() ? "search" : "bound";
+    now.stage = is_ascending() ? "bound" : "search";
     progress_(now);
   }
 
@@ -357,18 +433,18 @@ class Leader : Member {
 
   const std::function<void(const Progress&)>& progress_;
   Solution solution_;
-  std::unique_ptr<Dual> dual_;
-  std::optional<PriceAscent> ascent_;
+  std::unique_ptr<Ascent> ascent_;
+  std::unique_ptr<Ascent> trial_;  // with cuts_
   std::optional<BranchAndBound> tree_;
   std::optional<Improver> own_;
   LiveValues live_;
+  std::vector<Cut> cuts_;
+  bool has_cut_ = false;
   std::vector<Join> joins_;
   bool has_joined_ = false;
   Cost bound_ = 0;  // in costs of the first network
   Cost told_ = kForbidden;
   Cost shrunk_at_ = kForbidden;
-  int num_steps_ = 0;
-  std::size_t table_entries_ = 0;
   std::size_t ascent_work_ = 0;
   std::size_t search_work_ = 0;
 };

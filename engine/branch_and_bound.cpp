@@ -13,12 +13,15 @@
 namespace autopar::engine {
 namespace {
 
-constexpr std::size_t kRound = 8;                          // parts
-constexpr int kMostSteps = 60;                             // sweeps per part and bounding
-constexpr int kStepsPerLook = 20;                          // at whether they bring anything
-constexpr double kLittle = 1e-3;                           // of the gap: a rise that does not
-constexpr double kMuchSmaller = 0.7;                       // for another try of elimination
-constexpr double kMuchFixed = 0.9;                         // values left, below which a part is bounded again
+constexpr std::size_t kRound = 8;                           // parts
+constexpr int kMostSteps = 60;                              // sweeps per part and bounding
+constexpr int kStepsPerLook = 20;                           // at whether they bring anything
+constexpr double kLittle = 1e-3;                            // of the gap: a rise that does not
+constexpr double kMuchSmaller = 0.7;                        // for another try of elimination
+constexpr double kMuchFixed = 0.9;                          // values left, below which a part is bounded again
+constexpr std::size_t kMostNumbers = std::size_t{1} << 24;  // of usage in one relation of an elimination
+constexpr Cost kFirstMargin = Cost{1} << 24;                // part of the root's gap that is searched first
+constexpr Cost kMarginGrowth = 16;
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of open parts, about; then depth first
 
 std::size_t table_entries(const Core& core) {
@@ -157,12 +160,25 @@ bool BranchAndBound::close(const Part& part, Node& node, Cost cutoff, const Dead
   const std::size_t count = open_values(part.live);
   if (node.tried > 0 && static_cast<double>(count) > kMuchSmaller * static_cast<double>(node.tried)) return false;
   node.tried = count;
+  // Each row of a relation keeps what it uses at each point.
+  const std::size_t most_rows = kMostNumbers / (part.core->capacity().size() + 1);
+  if (table_entries(*part.core) > most_rows) return false;
+  BlockOptions options = options_;
+  options.max_rows = std::min(options.max_rows, most_rows);
   const auto search_here = [&](const std::vector<Block>& blocks) {
     std::vector<BlockResult> results;
-    for (const Block& block : blocks) results.push_back(autopar::engine::search(block, options_, deadline));
+    for (const Block& block : blocks) results.push_back(autopar::engine::search(block, options, deadline));
     return results;
   };
-  PieceResult found = search_pieces(network_, part, cutoff - 1, false, options_, deadline, search_here);
+  // The optimum of the whole is often near the bound, however far the incumbent: look there first.
+  const Cost gap = cutoff - 1 - part.dual->bound();
+  Cost within = node.number == 0 ? gap / kFirstMargin : gap;
+  PieceResult found;
+  while (true) {
+    found = search_pieces(network_, part, part.dual->bound() + within, false, options, deadline, search_here);
+    if (found.outcome != BlockResult::Outcome::kDone || found.found || within == gap) break;
+    within = within > gap / kMarginGrowth ? gap : (within + 1) * kMarginGrowth;
+  }
   if (found.outcome != BlockResult::Outcome::kDone) return false;
   if (!found.found) return true;
   Assignment assignment(found.values.size());

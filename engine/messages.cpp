@@ -47,13 +47,23 @@ void serialize(Archive& archive, Guide& g) {
 }
 
 template <class Archive>
+void serialize(Archive& archive, Cut::Term& t) {
+  archive(t.variable, t.weights);
+}
+
+template <class Archive>
+void serialize(Archive& archive, Cut& c) {
+  archive(c.terms, c.capacity);
+}
+
+template <class Archive>
 void serialize(Archive& archive, Join& j) {
   archive(j.u, j.v, j.values);
 }
 
 template <class Archive>
 void serialize(Archive& archive, NewsMessage& m) {
-  archive(m.kind, m.live, m.joins, m.guide, m.assignment, m.status);
+  archive(m.kind, m.live, m.cuts, m.joins, m.guide, m.assignment, m.status);
 }
 
 template <class Archive>

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/block.h"
+#include "engine/cuts.h"
 #include "engine/join.h"
 #include "engine/neighbourhood_search.h"
 #include "engine/solve.h"
@@ -30,9 +31,10 @@ struct ResultMessage {
 
 /// Between the ranks of an anytime search.
 struct NewsMessage {
-  enum class Kind : std::uint8_t { kPart, kJoin, kGuide, kBest, kEnd };
+  enum class Kind : std::uint8_t { kPart, kCut, kJoin, kGuide, kBest, kEnd };
   Kind kind = Kind::kEnd;
   LiveValues live;                      ///< kPart: the next stage is what this is of the last one
+  std::vector<Cut> cuts;                ///< kCut: or these limits added
   std::vector<Join> joins;              ///< kJoin: or what this makes of it
   Guide guide;                          ///< kGuide
   Assignment assignment;                ///< kBest

@@ -18,7 +18,8 @@ constexpr double kFirstStep = 0.5;        // of Polyak's
 constexpr double kSlowestStep = 1e-4;
 constexpr double kMissing = 0.01;  // of the bound, at first
 constexpr double kLeastMissing = 1e-5;
-constexpr int kPatience = 60;         // steps without a rise before the pace falls
+constexpr int kPatience = 60;  // steps without a rise before the pace falls
+constexpr int kSettling = 60;
 constexpr double kRise = 1e-6;        // of the bound, that counts as one
 constexpr double kFirstShare = 1e-3;  // of what is missing, that all prices together are worth at first
 constexpr double kLeastShare = 1e-9;  // a price never falls below, or it could not come back
@@ -37,6 +38,7 @@ std::vector<double> in_double(const Prices& prices) {
 }  // namespace
 
 PriceAscent::PriceAscent(Dual& dual, bool by_factors) : PriceAscent(dual, in_double(dual.prices())) {
+  num_settling_ = 0;
   if (!by_factors) return;
   by_factors_ = true;
   pace_ = kFirstPace;
@@ -48,6 +50,7 @@ PriceAscent::PriceAscent(Dual& dual, const std::vector<double>& prices)
       best_bound_(dual.bound()),
       prices_(prices),
       by_factors_(prices.empty()),
+      num_settling_(prices.empty() ? 0 : kSettling),
       pace_(prices.empty() ? kFirstPace : kFirstStep) {
   const std::vector<std::int64_t>& capacity = dual.core().capacity();
   double total = 0;
@@ -65,6 +68,10 @@ void PriceAscent::step(Cost incumbent) {
   dual_.sweep();
   note_bound();
   if (is_done_ || prices_.empty()) return;
+  if (num_settling_ > 0) {
+    --num_settling_;
+    return;
+  }
   // The incumbent may be far from the optimum: what is missing is taken to shrink with the pace.
   const double scale = static_cast<double>(std::abs(best_bound_)) + 1;
   const double most = kMissing * scale * pace_ / (by_factors_ ? kFirstPace : kFirstStep);

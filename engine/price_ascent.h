@@ -13,7 +13,7 @@ namespace autopar::engine {
 /// First by factors (multiplicative weights; Plotkin, Shmoys, Tardos 1995: fractional packing): of thousands of points
 /// a few bind, and their prices grow from next to nothing within some tens of sweeps where steps of a subgradient take
 /// thousands. Then by steps of a subgradient towards the incumbent (Polyak 1969), which end nearer to the optimum; with
-/// prices to start from only these.
+/// prices to start from only these, after some sweeps: before messages are near rest, steps lead away.
 class PriceAscent {
  public:
   /// `prices`: where to start, per point; empty: small ones. `dual` must stay where it is.
@@ -47,6 +47,7 @@ class PriceAscent {
   std::vector<double> overuse_;  // per point, above the capacity
   double least_price_ = 0;
   bool by_factors_;
+  int num_settling_ = 0;  // sweeps left before the first change of prices
   bool is_done_ = false;
   double pace_;
   int idle_ = 0;  // steps since the bound rose

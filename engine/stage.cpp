@@ -5,6 +5,11 @@
 #include "engine/index.h"
 
 namespace autopar::engine {
+namespace {
+
+constexpr std::int32_t kFirstCut = 1 << 30;  // above all times in a network that presolve made
+
+}  // namespace
 
 Stage::Stage(const CostNetwork& network, const PresolveSteps& steps) : presolve_(network, steps) { finish(); }
 
@@ -20,15 +25,29 @@ Stage::Stage(std::shared_ptr<const Stage> before, std::vector<Join> joins, const
   finish();
 }
 
+Stage::Stage(std::shared_ptr<const Stage> before, const std::vector<Cut>& cuts, const PresolveSteps& steps)
+    : before_(std::move(before)),
+      presolve_(with_cuts(before_->network(), cuts), steps),
+      num_cuts_(static_cast<std::int32_t>(cuts.size())) {
+  finish();
+}
+
 void Stage::finish() {
   constant_ = add(before_ ? before_->constant_ : 0, presolve_.constant());
+  if (before_) {
+    first_cut_ = end_of_times(before_->network());
+    num_cuts_ += before_->num_cuts_;
+  }
   if (infeasible()) return;
   core_ = std::make_unique<const Core>(network(), all_values(network()));
+  for (std::int32_t time : core_->times()) points_.push_back(name_of(time));
+}
+
+std::int32_t Stage::name_of(std::int32_t time) const {
+  if (!before_) return time;
   // Without the step that reduces usage, times stay as they were.
-  for (std::int32_t time : core_->times()) {
-    const std::int32_t in = presolve_.times().empty() ? time : presolve_.times()[ix(time)];
-    times_.push_back(before_ ? before_->times_[ix(in)] : in);
-  }
+  const std::int32_t in = presolve_.times().empty() ? time : presolve_.times()[ix(time)];
+  return in < first_cut_ ? before_->name_of(in) : kFirstCut + before_->num_cuts_ + in - first_cut_;
 }
 
 std::int64_t Stage::num_values() const {
@@ -51,7 +70,7 @@ Assignment Stage::reduce(const Assignment& original) const {
 }
 
 std::vector<double> Stage::prices_from(const Stage& before, const std::vector<double>& prices) const {
-  return carry_prices(before.times_, prices, times_);
+  return carry_prices(before.points_, prices, points_);
 }
 
 }  // namespace autopar::engine

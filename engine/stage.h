@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/core.h"
+#include "engine/cuts.h"
 #include "engine/join.h"
 #include "engine/presolve.h"
 
@@ -19,6 +20,8 @@ class Stage {
   Stage(std::shared_ptr<const Stage> before, const LiveValues& live, const PresolveSteps& steps);
   /// `before` with joined variables.
   Stage(std::shared_ptr<const Stage> before, std::vector<Join> joins, const PresolveSteps& steps);
+  /// `before` with more limits.
+  Stage(std::shared_ptr<const Stage> before, const std::vector<Cut>& cuts, const PresolveSteps& steps);
 
   /// Nothing is left that is allowed.
   bool infeasible() const { return presolve_.infeasible(); }
@@ -27,8 +30,6 @@ class Stage {
   const Core& core() const { return *core_; }
   /// A cost in core() plus this is the cost in the first network.
   Cost constant() const { return constant_; }
-  /// The time of each usage point in the first network.
-  const std::vector<std::int32_t>& times() const { return times_; }
   std::int64_t num_values() const;
 
   /// From values in core() to an assignment of the first network.
@@ -40,12 +41,15 @@ class Stage {
 
  private:
   void finish();
+  std::int32_t name_of(std::int32_t time) const;
 
   std::shared_ptr<const Stage> before_;
   std::unique_ptr<const JoinedNetwork> joined_;  // of before_; may be none
   Presolve presolve_;
   Cost constant_ = 0;
-  std::vector<std::int32_t> times_;
+  std::int32_t first_cut_ = 0;        // time of the network before presolve, from which on times are cuts
+  std::int32_t num_cuts_ = 0;         // of this and all earlier stages
+  std::vector<std::int32_t> points_;  // of the core, by name: the time in the first stage's network, or a cut's number
   std::unique_ptr<const Core> core_;
 };
 
