@@ -44,6 +44,47 @@ TEST(AnytimeTest, small_networks_are_solved_to_the_optimum) {
   EXPECT_LT(num_infeasible, 80);
 }
 
+/// Activations of `count` layers, each made again (cost) or held from its forward to its backward (usage). All are live
+/// at the turn, so the optimum is that of a knapsack.
+CostNetwork layers(std::uint32_t seed, int count) {
+  std::mt19937 random(seed);
+  const auto draw = [&random](int least, int most) {
+    return least + static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(most - least + 1));
+  };
+  CostNetwork network;
+  std::int64_t total = 0;
+  for (int layer = 0; layer < count; ++layer) {
+    const std::int64_t usage = draw(800, 1200);
+    network.domains.push_back({{0, draw(9'000, 11'000)}, {{usage, 0}}, {}});
+    network.variables.push_back({layer, 0, {{layer, 2 * count - layer}}});
+    total += usage;
+  }
+  network.usage_limit = total * 6 / 10;
+  return network;
+}
+
+Cost knapsack_optimum(const CostNetwork& network) {
+  std::vector<Cost> least(static_cast<std::size_t>(network.usage_limit) + 1, 0);  // by what may be used
+  for (const Domain& domain : network.domains) {
+    const auto usage = static_cast<std::size_t>(domain.usage[0][0]);
+    for (std::size_t room = least.size(); room-- > 0;) {
+      least[room] += domain.costs[1];
+      if (room >= usage) least[room] = std::min(least[room], least[room - usage]);
+    }
+  }
+  return least.back();
+}
+
+TEST(AnytimeTest, which_layers_to_make_again_is_proven) {
+  for (std::uint32_t seed = 0; seed < 5; ++seed) {
+    const CostNetwork network = layers(seed, 60);
+    const Solution solution = solved(network, 2, false);
+    EXPECT_EQ(solution.status, Status::kOptimal) << "seed " << seed;
+    EXPECT_EQ(solution.cost, knapsack_optimum(network)) << "seed " << seed;
+    EXPECT_EQ(evaluate(network, solution.assignment), solution.cost) << "seed " << seed;
+  }
+}
+
 Shape large() {
   Shape shape;
   shape.num_variables = 250;
