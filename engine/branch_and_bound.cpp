@@ -3,6 +3,7 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/bound.h"
@@ -20,7 +21,9 @@ constexpr double kLittle = 1e-3;                            // of the gap: a ris
 constexpr double kMuchSmaller = 0.7;                        // for another try of elimination
 constexpr double kMuchFixed = 0.9;                          // values left, below which a part is bounded again
 constexpr std::size_t kMostNumbers = std::size_t{1} << 24;  // of usage in one relation of an elimination
-constexpr Cost kFirstMargin = Cost{1} << 24;                // part of the root's gap that is searched first
+constexpr double kMostComparisons = 4e9;
+constexpr std::size_t kPointsPerRow = 64;     // that take as long as making a row
+constexpr Cost kFirstMargin = Cost{1} << 24;  // part of the root's gap that is searched first
 constexpr Cost kMarginGrowth = 16;
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of open parts, about; then depth first
 
@@ -160,11 +163,13 @@ bool BranchAndBound::close(const Part& part, Node& node, Cost cutoff, const Dead
   const std::size_t count = open_values(part.live);
   if (node.tried > 0 && static_cast<double>(count) > kMuchSmaller * static_cast<double>(node.tried)) return false;
   node.tried = count;
-  // Each row of a relation keeps what it uses at each point.
-  const std::size_t most_rows = kMostNumbers / (part.core->capacity().size() + 1);
-  if (table_entries(*part.core) > most_rows) return false;
+  // Each row of a relation keeps what it uses at each point, and is compared with all others at these.
+  const std::size_t num_points = part.core->capacity().size() + 1;
+  if (table_entries(*part.core) > kMostNumbers / num_points) return false;
   BlockOptions options = options_;
+  const auto most_rows = static_cast<std::size_t>(std::sqrt(kMostComparisons / static_cast<double>(num_points)));
   options.max_rows = std::min(options.max_rows, most_rows);
+  options.max_work /= 1 + num_points / kPointsPerRow;
   const auto search_here = [&](const std::vector<Block>& blocks) {
     std::vector<BlockResult> results;
     for (const Block& block : blocks) results.push_back(autopar::engine::search(block, options, deadline));

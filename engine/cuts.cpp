@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "engine/index.h"
@@ -11,7 +10,8 @@
 namespace autopar::engine {
 namespace {
 
-constexpr std::size_t kMostCuts = 48;  // at a time
+constexpr std::size_t kMostCuts = 48;    // at a time
+constexpr std::size_t kMostPoints = 64;  // whose cuts are looked for
 constexpr std::size_t kMostPerBase = 2;
 constexpr std::size_t kMostDivisors = 64;  // tried per point
 constexpr double kNoticeable = 1e-3;       // of the most that a point's price is worth, for cuts of another point
@@ -21,10 +21,12 @@ constexpr double kBroken = 1e-3;           // of a cut's largest weight, by whic
 struct User {
   std::int32_t variable = -1;
   std::vector<std::int64_t> amounts;  // per value
-  std::int64_t base = 0;              // from which amounts are counted
-  std::int32_t cheapest = 0;          // the value that it takes,
-  std::int32_t other = 0;             // or this one
-  double share = 0;                   // of the other one
+  std::int64_t least = 0;             // of them
+  std::int64_t most = 0;
+  std::int64_t base = 0;      // from which they are counted
+  std::int32_t cheapest = 0;  // the value that it takes,
+  std::int32_t other = 0;     // or this one
+  double share = 0;           // of the other one
 };
 
 /// F of choose_cuts.
@@ -54,6 +56,9 @@ std::vector<User> users_at(const Core& core, std::size_t point) {
       for (std::size_t i = p; i < usage.amounts.size(); i += usage.pieces.size()) {
         user.amounts.push_back(usage.amounts[i]);
       }
+      const auto [least, most] = std::ranges::minmax(user.amounts);
+      user.least = least;
+      user.most = most;
     }
   }
   return users;
@@ -119,15 +124,13 @@ double broken_by(const std::vector<User>& users, std::int64_t divisor, std::int6
   const Rounding rounding(divisor, capacity);
   double excess = -static_cast<double>(rounding(capacity));
   double most = 1;
+  const auto weight_of = [&](const User& user, std::int64_t amount) {
+    return static_cast<double>(rounding(amount - user.base));
+  };
   for (const User& user : users) {
-    for (std::size_t x = 0; x < user.amounts.size(); ++x) {
-      const auto weight = static_cast<double>(rounding(user.amounts[x] - user.base));
-      most = std::max(most, std::abs(weight));
-    }
-    const auto weight_of = [&](std::int32_t x) {
-      return static_cast<double>(rounding(user.amounts[ix(x)] - user.base));
-    };
-    excess += (1 - user.share) * weight_of(user.cheapest) + user.share * weight_of(user.other);
+    most = std::max({most, std::abs(weight_of(user, user.least)), std::abs(weight_of(user, user.most))});
+    excess += (1 - user.share) * weight_of(user, user.amounts[ix(user.cheapest)]);
+    excess += user.share * weight_of(user, user.amounts[ix(user.other)]);
   }
   return excess / most;
 }
@@ -170,8 +173,7 @@ void add_cuts_of(const Core& core, std::size_t point, const std::vector<std::vec
   for (const bool from_least : {true, false}) {
     std::int64_t capacity = core.capacity()[point];
     for (User& user : users) {
-      user.base =
-          from_least ? std::ranges::min(user.amounts) : user.amounts[ix(user.share > 0.5 ? user.other : user.cheapest)];
+      user.base = from_least ? user.least : user.amounts[ix(user.share > 0.5 ? user.other : user.cheapest)];
       capacity -= user.base;
     }
     std::vector<std::pair<double, std::int64_t>> broken;
@@ -193,12 +195,15 @@ std::vector<Cut> choose_cuts(const Dual& dual) {
   const std::vector<std::vector<Cost>> reduced = dual.reduced_costs();
   const Prices& prices = dual.prices();
   const std::vector<std::int64_t>& capacity = dual.core().capacity();
-  double most = 0;
-  const auto worth = [&](std::size_t t) { return price_per_unit(prices[t]) * static_cast<double>(capacity[t]); };
-  for (std::size_t t = 0; t < prices.size(); ++t) most = std::max(most, worth(t));
-  std::vector<Candidate> candidates;
+  std::vector<std::pair<double, std::size_t>> points;  // by what their prices are worth
   for (std::size_t t = 0; t < prices.size(); ++t) {
-    if (worth(t) <= kNoticeable * most) continue;
+    points.emplace_back(price_per_unit(prices[t]) * static_cast<double>(capacity[t]), t);
+  }
+  std::ranges::sort(points, std::greater());
+  if (points.size() > kMostPoints) points.resize(kMostPoints);
+  std::vector<Candidate> candidates;
+  for (const auto& [worth, t] : points) {
+    if (worth <= kNoticeable * points.front().first) break;
     add_cuts_of(dual.core(), t, reduced, candidates);
   }
   std::ranges::stable_sort(candidates, std::greater(), &Candidate::broken);

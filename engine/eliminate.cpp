@@ -9,6 +9,7 @@ namespace {
 
 using RelationPtr = std::shared_ptr<const Relation>;
 
+constexpr std::size_t kRowsPerLook = 1024;  // at the clock
 /// With usage, a join is thinned of dominated rows when it has this many, and each time it doubles.
 constexpr std::size_t kThinRows = std::size_t{1} << 16;
 
@@ -338,6 +339,7 @@ RelationPtr Eliminator::join(const RelationPtr& a, const RelationPtr& b) {
         thin_at = std::min(options_.max_rows, std::max(kThinRows, 2 * out.rows.size()));
       }
       if (++work_ > options_.max_work) throw TooLarge{widest(scope)};
+      if (work_ % kRowsPerLook == 0 && deadline_.passed()) throw Stopped{};
       out.rows.push_back(made);
       out.usage.insert(out.usage.end(), usage.begin(), usage.end());
     }
