@@ -272,7 +272,7 @@ def export_models(folder: Path) -> list[Path]:
 
 def cell(outcome: Outcome, ours: Outcome) -> str:
     if outcome.is_proven:
-        return f"{outcome.seconds:.2f} s" + ("" if outcome is ours else f" ({outcome.seconds / ours.seconds:.0f}x)")
+        return f"{outcome.seconds:.2f} s" + ("" if outcome is ours else f" ({outcome.seconds / ours.seconds:.2g}x)")
     if outcome.cost is None:
         return "nothing"
     relative = f"cost {outcome.cost / (ours.cost or 1):.4f}"

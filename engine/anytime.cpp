@@ -29,6 +29,7 @@ constexpr double kShrinking = 0.9;   // share of values left, below which a stag
 constexpr double kShrinkingWhenSmall = 0.985;
 constexpr std::int64_t kSmallStage = 30'000;  // values of a stage that is searched to the end (BranchAndBound)
 constexpr double kLittleRise = 0.02;          // of the gap, below which cuts are in vain
+constexpr double kMoment = 1;                 // second
 constexpr double kWideGap = 0.02;             // of the cost, for joins that cost much
 constexpr double kMuchShrinking = 0.5;        // and below which also a search to the end starts again
 constexpr BlockOptions kSmallBlocks{20'000, 160'000, 0};  // that such a search eliminates
@@ -273,11 +274,12 @@ class Leader : Member {
     return start_stage(live_);
   }
 
-  /// For as long as the stage's bound took. If that was not long enough, cuts and joins may make a stage that it is
-  /// for.
+  /// For about as long as the stage's bound took, and a moment. If that was not long enough, cuts and joins may make a
+  /// stage that it is for.
   bool may_search() const {
-    return best() < kForbidden && stage_->num_values() <= kSmallStage &&
-           (!tree_ || tree_->work() < 4 * ascent_->table_entries * ix(ascent_->num_steps));
+    if (best() >= kForbidden || stage_->num_values() > kSmallStage) return false;
+    const std::size_t of_bound = 4 * ascent_->table_entries * ix(ascent_->num_steps);
+    return !tree_ || static_cast<double>(tree_->work()) < static_cast<double>(of_bound) + kMoment * kWorkPerSecond;
   }
 
   /// Once per stage, and again when cuts have made one.
