@@ -29,7 +29,7 @@ constexpr double kShrinking = 0.9;   // share of values left, below which a stag
 constexpr double kShrinkingWhenSmall = 0.985;
 constexpr std::int64_t kSmallStage = 30'000;  // values of a stage that is searched to the end (BranchAndBound)
 constexpr double kLittleRise = 0.02;          // of the gap, below which cuts are in vain
-constexpr double kMoment = 1;                 // second
+constexpr double kMoment = 1;                 // seconds of work
 constexpr double kWideGap = 0.02;             // of the cost, for joins that cost much
 constexpr double kMuchShrinking = 0.5;        // and below which also a search to the end starts again
 constexpr BlockOptions kSmallBlocks{20'000, 160'000, 0};  // that such a search eliminates
@@ -119,13 +119,10 @@ struct Ascent {
   std::shared_ptr<const Stage> stage;
   Dual dual;
   PriceAscent prices;
-  std::size_t table_entries = 0;
   int num_steps = 0;
 
   Ascent(std::shared_ptr<const Stage> of, const std::vector<double>& from)
-      : stage(std::move(of)), dual(stage->core()), prices(dual, from) {
-    for (const CoreEdge& edge : stage->core().edges()) table_entries += edge.table->by_row.size();
-  }
+      : stage(std::move(of)), dual(stage->core()), prices(dual, from) {}
   /// In costs of the first network.
   Cost bound() const { return prices.bound() + stage->constant(); }
 };
@@ -179,10 +176,11 @@ class Leader : Member {
 
  private:
   Cost best() const { return board_.state().cost; }
-  Cost target() const {  // in costs of the stage's core
+  Cost target(const Stage& stage) const {  // in costs of its core
     const Cost cost = best();
-    return cost >= kForbidden ? kForbidden : cost - stage_->constant();
+    return cost >= kForbidden ? kForbidden : cost - stage.constant();
   }
+  Cost target() const { return target(*stage_); }
 
   bool closed() const {
     const Cost cost = best();
@@ -219,11 +217,10 @@ class Leader : Member {
   }
 
   void step(Ascent& ascent) {
-    const Cost cost = best();
-    ascent.prices.step(cost >= kForbidden ? kForbidden : cost - ascent.stage->constant());
+    ascent.prices.step(target(*ascent.stage));
     ++ascent.num_steps;
     ++solution_.stats.sweeps;
-    ascent_work_ += 4 * ascent.table_entries + 1;
+    ascent_work_ += 4 * ascent.stage->core().table_entries() + 1;
     raise_bound(ascent.bound());
     const bool is_done = ascent.prices.is_done();
     if (&ascent == trial_.get()) {
@@ -278,7 +275,7 @@ class Leader : Member {
   /// stage that it is for.
   bool may_search() const {
     if (best() >= kForbidden || stage_->num_values() > kSmallStage) return false;
-    const std::size_t of_bound = 4 * ascent_->table_entries * ix(ascent_->num_steps);
+    const std::size_t of_bound = 4 * stage_->core().table_entries() * ix(ascent_->num_steps);
     return !tree_ || static_cast<double>(tree_->work()) < static_cast<double>(of_bound) + kMoment * kWorkPerSecond;
   }
 

@@ -21,17 +21,11 @@ constexpr double kLittle = 1e-3;                            // of the gap: a ris
 constexpr double kMuchSmaller = 0.7;                        // for another try of elimination
 constexpr double kMuchFixed = 0.9;                          // values left, below which a part is bounded again
 constexpr std::size_t kMostNumbers = std::size_t{1} << 24;  // of usage in one relation of an elimination
-constexpr double kMostComparisons = 4e9;
-constexpr std::size_t kPointsPerRow = 64;     // that take as long as making a row
-constexpr Cost kFirstMargin = Cost{1} << 24;  // part of the root's gap that is searched first
+constexpr double kMostComparisons = 4e9;                    // of usage, row by row, in one
+constexpr std::size_t kPointsPerRow = 64;                   // that take as long as making a row
+constexpr Cost kFirstMargin = Cost{1} << 24;                // part of the root's gap that is searched first
 constexpr Cost kMarginGrowth = 16;
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of open parts, about; then depth first
-
-std::size_t table_entries(const Core& core) {
-  std::size_t count = 1;
-  for (const CoreEdge& edge : core.edges()) count += edge.table->by_row.size();
-  return count;
-}
 
 }  // namespace
 
@@ -39,7 +33,7 @@ BranchAndBound::BranchAndBound(const CostNetwork& network, Part root, const Bloc
     : network_(network),
       options_(options),
       history_(root.live.size()),
-      most_open_(std::max<std::size_t>(kMostBytes / (sizeof(Cost) * 4 * table_entries(*root.core)), kRound)) {
+      most_open_(std::max<std::size_t>(kMostBytes / (sizeof(Cost) * 4 * (root.core->table_entries() + 1)), kRound)) {
   Node node;
   node.live = std::make_shared<const LiveValues>(root.live);
   node.bound = root.dual->bound();
@@ -132,7 +126,7 @@ std::optional<Part> BranchAndBound::bound_part(const Node& node, Cost cutoff, co
     for (int step = 1; step <= kMostSteps && !ascent.is_done() && ascent.bound() < cutoff; ++step) {
       if (deadline.passed()) return std::nullopt;
       ascent.step(cutoff);
-      result.work += 4 * table_entries(*part->core);
+      result.work += 4 * (part->core->table_entries() + 1);
       if (step % kStepsPerLook != 0) continue;
       if (static_cast<double>(ascent.bound() - last) < little) break;
       last = ascent.bound();
@@ -165,7 +159,7 @@ bool BranchAndBound::close(const Part& part, Node& node, Cost cutoff, const Dead
   node.tried = count;
   // Each row of a relation keeps what it uses at each point, and is compared with all others at these.
   const std::size_t num_points = part.core->capacity().size() + 1;
-  if (table_entries(*part.core) > kMostNumbers / num_points) return false;
+  if (part.core->table_entries() >= kMostNumbers / num_points) return false;
   BlockOptions options = options_;
   const auto most_rows = static_cast<std::size_t>(std::sqrt(kMostComparisons / static_cast<double>(num_points)));
   options.max_rows = std::min(options.max_rows, most_rows);

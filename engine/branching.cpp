@@ -189,8 +189,7 @@ Branching choose_branching(const CostNetwork& network, const Part& part, Cost cu
   chosen.live = part.live;
   const double gap = gap_of(part, cutoff);
   const std::vector<std::int32_t> candidates = rank_candidates(part, gap, history);
-  std::size_t table_entries = 1;
-  for (const CoreEdge& edge : part.core->edges()) table_entries += edge.table->by_row.size();
+  const std::size_t table_entries = part.core->table_entries() + 1;
   double best = 0;
   for (std::size_t first = 0; first < std::min(candidates.size(), kMostCandidates); first += kBatch) {
     std::vector<Trial> trials(std::min(kBatch, candidates.size() - first));

@@ -111,6 +111,7 @@ void Core::add_edge(const CostNetwork& network, std::int32_t source, const LiveV
                     {edge.v, cols.state_of, cols.states},
                     restrict_table(network, edge.table, *rows.states, *cols.states),
                     source});
+  table_entries_ += edges_.back().table->by_row.size();
 }
 
 void Core::set_usage(const CostNetwork& network, const LiveValues& live) {

@@ -54,6 +54,8 @@ class Core {
 
   const std::vector<CoreVariable>& variables() const { return variables_; }
   const std::vector<CoreEdge>& edges() const { return edges_; }  ///< ascending by source
+  /// Of all edges: what one sweep reads.
+  std::size_t table_entries() const { return table_entries_; }
   /// Cost that no choice changes.
   Cost constant() const { return constant_; }
   /// What is left of the limit at each usage point for the variables that are still open. Negative: nothing fits.
@@ -72,6 +74,7 @@ class Core {
 
   std::vector<CoreVariable> variables_;
   std::vector<CoreEdge> edges_;
+  std::size_t table_entries_ = 0;
   Cost constant_ = 0;
   std::vector<std::int64_t> capacity_;
   std::vector<std::int32_t> times_;

@@ -20,13 +20,12 @@ constexpr double kBroken = 1e-3;           // of a cut's largest weight, by whic
 /// What a variable uses at a point.
 struct User {
   std::int32_t variable = -1;
-  std::vector<std::int64_t> amounts;  // per value
-  std::int64_t least = 0;             // of them
-  std::int64_t most = 0;
-  std::int64_t base = 0;      // from which they are counted
-  std::int32_t cheapest = 0;  // the value that it takes,
-  std::int32_t other = 0;     // or this one
-  double share = 0;           // of the other one
+  std::vector<std::int64_t> amounts;  // per value, the least 0
+  std::int64_t most = 0;              // of them
+  std::int64_t base = 0;              // from which they are counted
+  std::int32_t cheapest = 0;          // the value that it takes,
+  std::int32_t other = 0;             // or this one
+  double share = 0;                   // of the other one
 };
 
 /// F of choose_cuts.
@@ -56,9 +55,7 @@ std::vector<User> users_at(const Core& core, std::size_t point) {
       for (std::size_t i = p; i < usage.amounts.size(); i += usage.pieces.size()) {
         user.amounts.push_back(usage.amounts[i]);
       }
-      const auto [least, most] = std::ranges::minmax(user.amounts);
-      user.least = least;
-      user.most = most;
+      user.most = std::ranges::max(user.amounts);
     }
   }
   return users;
@@ -128,7 +125,7 @@ double broken_by(const std::vector<User>& users, std::int64_t divisor, std::int6
     return static_cast<double>(rounding(amount - user.base));
   };
   for (const User& user : users) {
-    most = std::max({most, std::abs(weight_of(user, user.least)), std::abs(weight_of(user, user.most))});
+    most = std::max({most, std::abs(weight_of(user, 0)), std::abs(weight_of(user, user.most))});
     excess += (1 - user.share) * weight_of(user, user.amounts[ix(user.cheapest)]);
     excess += user.share * weight_of(user, user.amounts[ix(user.other)]);
   }
@@ -173,7 +170,7 @@ void add_cuts_of(const Core& core, std::size_t point, const std::vector<std::vec
   for (const bool from_least : {true, false}) {
     std::int64_t capacity = core.capacity()[point];
     for (User& user : users) {
-      user.base = from_least ? user.least : user.amounts[ix(user.share > 0.5 ? user.other : user.cheapest)];
+      user.base = from_least ? 0 : user.amounts[ix(user.share > 0.5 ? user.other : user.cheapest)];
       capacity -= user.base;
     }
     std::vector<std::pair<double, std::int64_t>> broken;

@@ -27,9 +27,9 @@ struct Cut {
 ///     Σ F(usage) <= F(capacity),   F(a) = ⌊a / d⌋ (d - r) + max(a mod d - r, 0),   r = capacity mod d.
 ///
 /// F is superadditive and grows with a, so no assignment within the limit breaks it: where there is room for seven and
-/// a half of some layers' activations, it allows seven. Of each point the cut that is broken most by the cheapest
-/// fractional choice that just fits (by the dual's reduced costs, as in the relaxation of a multiple-choice knapsack:
-/// Sinha, Zoltners 1979), over divisors d that are usages of values at their turning price. The most broken ones.
+/// a half of some layers' activations, it allows seven. Of the points of highest prices those that are broken most by
+/// the cheapest fractional choice that just fits (by the dual's reduced costs, as in the relaxation of a
+/// multiple-choice knapsack: Sinha, Zoltners 1979), over divisors d that are usages of values at their turning price.
 std::vector<Cut> choose_cuts(const Dual& dual);
 
 /// The first time at which a network uses nothing.

@@ -18,8 +18,8 @@ constexpr double kFirstStep = 0.5;        // of Polyak's
 constexpr double kSlowestStep = 1e-4;
 constexpr double kMissing = 0.01;  // of the bound, at first
 constexpr double kLeastMissing = 1e-5;
-constexpr int kPatience = 60;  // steps without a rise before the pace falls
-constexpr int kSettling = 60;
+constexpr int kPatience = 60;         // steps without a rise before the pace falls
+constexpr int kSettling = 60;         // sweeps from no messages at all, before prices that are given change
 constexpr double kRise = 1e-6;        // of the bound, that counts as one
 constexpr double kFirstShare = 1e-3;  // of what is missing, that all prices together are worth at first
 constexpr double kLeastShare = 1e-9;  // a price never falls below, or it could not come back
@@ -38,7 +38,7 @@ std::vector<double> in_double(const Prices& prices) {
 }  // namespace
 
 PriceAscent::PriceAscent(Dual& dual, bool by_factors) : PriceAscent(dual, in_double(dual.prices())) {
-  num_settling_ = 0;
+  num_settling_ = 0;  // it has messages
   if (!by_factors) return;
   by_factors_ = true;
   pace_ = kFirstPace;

@@ -8,6 +8,7 @@
 namespace autopar::engine {
 namespace {
 
+using testing::draw_between;
 using testing::exhaustive_optimum;
 using testing::random_network;
 using testing::Shape;
@@ -48,14 +49,11 @@ TEST(AnytimeTest, small_networks_are_solved_to_the_optimum) {
 /// at the turn, so the optimum is that of a knapsack.
 CostNetwork layers(std::uint32_t seed, int count) {
   std::mt19937 random(seed);
-  const auto draw = [&random](int least, int most) {
-    return least + static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(most - least + 1));
-  };
   CostNetwork network;
   std::int64_t total = 0;
   for (int layer = 0; layer < count; ++layer) {
-    const std::int64_t usage = draw(800, 1200);
-    network.domains.push_back({{0, draw(9'000, 11'000)}, {{usage, 0}}, {}});
+    const std::int64_t usage = draw_between(random, 800, 1200);
+    network.domains.push_back({{0, draw_between(random, 9'000, 11'000)}, {{usage, 0}}, {}});
     network.variables.push_back({layer, 0, {{layer, 2 * count - layer}}});
     total += usage;
   }

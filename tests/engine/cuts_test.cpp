@@ -9,6 +9,7 @@ namespace autopar::engine {
 namespace {
 
 using testing::exhaustive_optimum;
+using testing::random_assignment;
 using testing::random_network;
 using testing::Shape;
 
@@ -57,11 +58,7 @@ TEST(CutsTest, all_that_keeps_the_limit_keeps_the_cuts) {
     const CostNetwork cut = with_cuts(network, cuts);
     std::mt19937 random(seed);
     for (int i = 0; i < 200; ++i) {
-      Assignment assignment;
-      for (std::int32_t v = 0; v < network.num_variables(); ++v) {
-        assignment.push_back(
-            static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(network.domain(v).size())));
-      }
+      const Assignment assignment = random_assignment(network, random);
       const Cost cost = evaluate(network, assignment);
       EXPECT_EQ(evaluate(cut, assignment), cost) << "seed " << seed;
       num_allowed += cost < kForbidden ? 1 : 0;

@@ -10,6 +10,7 @@ namespace autopar::engine {
 namespace {
 
 using testing::exhaustive_optimum;
+using testing::random_assignment;
 using testing::random_network;
 using testing::Shape;
 
@@ -30,11 +31,7 @@ TEST(JoinTest, joined_assignments_cost_the_same) {
     const JoinedNetwork joined(network, {all_pairs(network, 4, 1), all_pairs(network, 0, 6)});
     std::mt19937 random(seed);
     for (int i = 0; i < 50; ++i) {
-      Assignment assignment;
-      for (std::int32_t v = 0; v < network.num_variables(); ++v) {
-        assignment.push_back(
-            static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(network.domain(v).size())));
-      }
+      const Assignment assignment = random_assignment(network, random);
       const Assignment reduced = joined.reduce(assignment);
       EXPECT_EQ(joined.restore(reduced), assignment);
       const Cost cost = evaluate(network, assignment);

@@ -20,13 +20,24 @@ struct Shape {
   int percent_limit = 60;  ///< limit between the least and the most usage
 };
 
+/// Not uniform_int_distribution, whose results differ between standard libraries.
+inline std::int64_t draw_between(std::mt19937& random, std::int64_t low, std::int64_t high) {
+  return low + static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(high - low + 1));
+}
+
+/// Allowed or not.
+inline Assignment random_assignment(const CostNetwork& network, std::mt19937& random) {
+  Assignment assignment;
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) {
+    assignment.push_back(static_cast<std::int32_t>(draw_between(random, 0, network.domain(v).size() - 1)));
+  }
+  return assignment;
+}
+
 /// A small random network: shared projections, parallel edges, forbidden pairs and, if asked for, usage.
 inline CostNetwork random_network(std::uint32_t seed, const Shape& shape) {
   std::mt19937 random(seed);
-  const auto draw = [&](std::int64_t low, std::int64_t high) {
-    // Not uniform_int_distribution, whose results differ between standard libraries.
-    return low + static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(high - low + 1));
-  };
+  const auto draw = [&](std::int64_t low, std::int64_t high) { return draw_between(random, low, high); };
   CostNetwork network;
   for (int v = 0; v < shape.num_variables; ++v) {
     Domain domain;
