@@ -1,5 +1,7 @@
 #include "engine/comm.h"
 
+#include <algorithm>
+#include <array>
 #include <boost/mpi/communicator.hpp>
 #include <boost/mpi/environment.hpp>
 #include <chrono>
@@ -12,6 +14,15 @@ namespace {
 
 constexpr int kTag = 1;
 constexpr int kBroadcastTag = 2;
+
+/// Whether a launcher told this process its place among others. One variable per way of launching: Open MPI's mpirun;
+/// PMIx (srun --mpi=pmix, prte, Open MPI 5); PMI-1 and PMI-2 (Hydra's mpiexec, srun --mpi=pmi2); a Slurm step without
+/// any of them, which MPI itself shall refuse or take; Cray's aprun and PALS; Flux.
+bool launched_by_mpi() {
+  constexpr std::array kVariables = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK",    "PMI_FD",
+                                     "SLURM_STEP_ID",        "ALPS_APP_PE", "PALS_RANKID", "FLUX_TASK_RANK"};
+  return std::ranges::any_of(kVariables, [](const char* name) { return std::getenv(name) != nullptr; });
+}
 
 /// Pause that grows while nothing happens: waiting costs about 1% of a core, a busy exchange stays quick.
 class Backoff {
@@ -71,7 +82,7 @@ struct Comm::World {
   std::list<PendingSend> sends;  // a list: the buffers must stay where they are
 };
 
-Comm::Comm(int& argc, char**& argv) : world_(std::make_unique<World>(argc, argv)) {}
+Comm::Comm(int& argc, char**& argv) : world_(launched_by_mpi() ? std::make_unique<World>(argc, argv) : nullptr) {}
 
 Comm::Comm() = default;
 
