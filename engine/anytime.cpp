@@ -52,8 +52,8 @@ class Member {
  protected:
   /// `how`: live values, cuts or joins.
   template <class How>
-  void go_to_stage(How how) {
-    stage_ = std::make_shared<const Stage>(stage_, std::move(how), options_.presolve);
+  void go_to_stage(const How& how) {
+    stage_ = std::make_shared<const Stage>(*stage_, how, options_.presolve);
     if (!stage_->infeasible()) board_.set_stage(stage_);
   }
 
@@ -94,9 +94,9 @@ class Follower : Member {
 
  private:
   void hear(NewsMessage news) {
-    if (news.kind == Kind::kPart) go_to_stage(std::move(news.live));
-    if (news.kind == Kind::kCut) go_to_stage(std::move(news.cuts));
-    if (news.kind == Kind::kJoin) go_to_stage(std::move(news.joins));
+    if (news.kind == Kind::kPart) go_to_stage(news.live);
+    if (news.kind == Kind::kCut) go_to_stage(news.cuts);
+    if (news.kind == Kind::kJoin) go_to_stage(news.joins);
     if (news.kind == Kind::kGuide) board_.set_guide(std::make_shared<const Guide>(std::move(news.guide)));
     if (news.kind == Kind::kBest && board_.offer(news.assignment)) told_ = board_.state().cost;
   }
@@ -290,7 +290,7 @@ class Leader : Member {
   /// What cuts bring is seen when prices have been found anew, from nothing: those that were best without them keep
   /// theirs at nothing. Until the bound is above what it was, all others go on as before.
   void cut() {
-    auto stage = std::make_shared<const Stage>(stage_, cuts_, options_.presolve);
+    auto stage = std::make_shared<const Stage>(*stage_, cuts_, options_.presolve);
     if (!stage->infeasible() && stage->network().num_variables() > 0) {
       trial_ = std::make_unique<Ascent>(std::move(stage), std::vector<double>());
     }

@@ -10,8 +10,8 @@ namespace autopar::engine {
 /// (the one that made it). Byte strings travel; what they mean is in messages.h.
 class Comm {
  public:
-  /// Initialises MPI if a launcher (mpirun, srun, ...) started this process; otherwise this is a world of one rank without
-  /// MPI, whose start takes 0.3 s, longer than most searches. At most one per process, alive until it ends.
+  /// Initialises MPI if a launcher (mpirun, srun, ...) started this process; otherwise this is a world of one rank
+  /// without MPI, whose start takes 0.3 s, longer than most searches. At most one per process, alive until it ends.
   Comm(int& argc, char**& argv);
   /// A world of one rank without MPI, for tests and embedding.
   Comm();

@@ -116,6 +116,61 @@ Join make_join(const Dual& dual, const std::vector<std::vector<Cost>>& reduced, 
   return join;
 }
 
+void apply(CostNetwork& network, const Join& join) {
+  const Domain& of_u = network.domain(join.u);
+  const Domain& of_v = network.domain(join.v);
+  Domain joined;
+  joined.usage.resize(of_u.usage.size() + of_v.usage.size());
+  for (const auto& [x, y] : join.values) {
+    joined.costs.push_back(add(of_u.costs[ix(x)], of_v.costs[ix(y)]));
+    for (std::size_t s = 0; s < of_u.usage.size(); ++s) joined.usage[s].push_back(of_u.usage[s][ix(x)]);
+    for (std::size_t s = 0; s < of_v.usage.size(); ++s) {
+      joined.usage[of_u.usage.size() + s].push_back(of_v.usage[s][ix(y)]);
+    }
+  }
+  Projection single(join.values.size(), 0);
+  const auto compose = [&](std::int32_t projection, std::size_t end) {
+    Projection composed;
+    for (const auto& pair : join.values) composed.push_back(network.projections[ix(projection)][ix(pair[end])]);
+    network.projections.push_back(std::move(composed));
+    return static_cast<std::int32_t>(network.projections.size()) - 1;
+  };
+  std::vector<Edge> edges;
+  for (Edge edge : network.edges) {
+    const bool is_inner = (edge.u == join.u && edge.v == join.v) || (edge.u == join.v && edge.v == join.u);
+    if (is_inner) {
+      const Table& table = network.tables[ix(edge.table)];
+      for (std::size_t i = 0; i < join.values.size(); ++i) {
+        const bool as_is = edge.u == join.u;
+        const std::int32_t row = network.projections[ix(edge.project_u)][ix(join.values[i][as_is ? 0 : 1])];
+        const std::int32_t col = network.projections[ix(edge.project_v)][ix(join.values[i][as_is ? 1 : 0])];
+        joined.costs[i] = add(joined.costs[i], table.at(row, col));
+      }
+      continue;
+    }
+    for (std::size_t end = 0; end < 2; ++end) {
+      const std::int32_t variable = end == 0 ? join.u : join.v;
+      if (edge.u == variable) {
+        edge.u = join.u;
+        edge.project_u = compose(edge.project_u, end);
+      } else if (edge.v == variable) {
+        edge.v = join.u;
+        edge.project_v = compose(edge.project_v, end);
+      }
+    }
+    edges.push_back(edge);
+  }
+  network.edges = std::move(edges);
+  Variable& u = network.variables[ix(join.u)];
+  Variable& v = network.variables[ix(join.v)];
+  u.spans.insert(u.spans.end(), v.spans.begin(), v.spans.end());
+  v.spans.clear();
+  u.domain = static_cast<std::int32_t>(network.domains.size());
+  v.domain = u.domain + 1;
+  network.domains.push_back(std::move(joined));
+  network.domains.push_back({{0}, {}, {}});
+}
+
 }  // namespace
 
 std::vector<Join> choose_joins(const Dual& dual, Cost gap) {
@@ -168,69 +223,14 @@ std::vector<Join> choose_joins_for_elimination(const Dual& dual, Cost gap) {
   return joins;
 }
 
-JoinedNetwork::JoinedNetwork(const CostNetwork& network, std::vector<Join> joins)
-    : network_(network), joins_(std::move(joins)) {
-  for (const Join& j : joins_) join(j);
+CostNetwork with_joins(CostNetwork network, const std::vector<Join>& joins) {
+  for (const Join& join : joins) apply(network, join);
+  return network;
 }
 
-void JoinedNetwork::join(const Join& join) {
-  const Domain& of_u = network_.domain(join.u);
-  const Domain& of_v = network_.domain(join.v);
-  Domain joined;
-  joined.usage.resize(of_u.usage.size() + of_v.usage.size());
-  for (const auto& [x, y] : join.values) {
-    joined.costs.push_back(add(of_u.costs[ix(x)], of_v.costs[ix(y)]));
-    for (std::size_t s = 0; s < of_u.usage.size(); ++s) joined.usage[s].push_back(of_u.usage[s][ix(x)]);
-    for (std::size_t s = 0; s < of_v.usage.size(); ++s) {
-      joined.usage[of_u.usage.size() + s].push_back(of_v.usage[s][ix(y)]);
-    }
-  }
-  Projection single(join.values.size(), 0);
-  const auto compose = [&](std::int32_t projection, std::size_t end) {
-    Projection composed;
-    for (const auto& pair : join.values) composed.push_back(network_.projections[ix(projection)][ix(pair[end])]);
-    network_.projections.push_back(std::move(composed));
-    return static_cast<std::int32_t>(network_.projections.size()) - 1;
-  };
-  std::vector<Edge> edges;
-  for (Edge edge : network_.edges) {
-    const bool is_inner = (edge.u == join.u && edge.v == join.v) || (edge.u == join.v && edge.v == join.u);
-    if (is_inner) {
-      const Table& table = network_.tables[ix(edge.table)];
-      for (std::size_t i = 0; i < join.values.size(); ++i) {
-        const bool as_is = edge.u == join.u;
-        const std::int32_t row = network_.projections[ix(edge.project_u)][ix(join.values[i][as_is ? 0 : 1])];
-        const std::int32_t col = network_.projections[ix(edge.project_v)][ix(join.values[i][as_is ? 1 : 0])];
-        joined.costs[i] = add(joined.costs[i], table.at(row, col));
-      }
-      continue;
-    }
-    for (std::size_t end = 0; end < 2; ++end) {
-      const std::int32_t variable = end == 0 ? join.u : join.v;
-      if (edge.u == variable) {
-        edge.u = join.u;
-        edge.project_u = compose(edge.project_u, end);
-      } else if (edge.v == variable) {
-        edge.v = join.u;
-        edge.project_v = compose(edge.project_v, end);
-      }
-    }
-    edges.push_back(edge);
-  }
-  network_.edges = std::move(edges);
-  Variable& u = network_.variables[ix(join.u)];
-  Variable& v = network_.variables[ix(join.v)];
-  u.spans.insert(u.spans.end(), v.spans.begin(), v.spans.end());
-  v.spans.clear();
-  u.domain = static_cast<std::int32_t>(network_.domains.size());
-  v.domain = u.domain + 1;
-  network_.domains.push_back(std::move(joined));
-  network_.domains.push_back({{0}, {}, {}});
-}
-
-Assignment JoinedNetwork::restore(const Assignment& joined) const {
+Assignment restore_joined(const std::vector<Join>& joins, const Assignment& joined) {
   Assignment original = joined;
-  for (const Join& join : joins_) {
+  for (const Join& join : joins) {
     const auto& pair = join.values[ix(joined[ix(join.u)])];
     original[ix(join.u)] = pair[0];
     original[ix(join.v)] = pair[1];
@@ -238,9 +238,9 @@ Assignment JoinedNetwork::restore(const Assignment& joined) const {
   return original;
 }
 
-Assignment JoinedNetwork::reduce(const Assignment& original) const {
+Assignment reduce_joined(const std::vector<Join>& joins, const Assignment& original) {
   Assignment joined = original;
-  for (const Join& join : joins_) {
+  for (const Join& join : joins) {
     const std::array pair{original[ix(join.u)], original[ix(join.v)]};
     const auto at = std::ranges::lower_bound(join.values, pair);
     joined[ix(join.u)] =

@@ -28,21 +28,10 @@ std::vector<Join> choose_joins(const Dual& dual, Cost gap);
 /// tables, so it is for gaps too wide to be searched.
 std::vector<Join> choose_joins_for_elimination(const Dual& dual, Cost gap);
 
-/// A network in which joined variables are one: u has the pairs as its values, v has a single value without cost.
-class JoinedNetwork {
- public:
-  JoinedNetwork(const CostNetwork& network, std::vector<Join> joins);
-
-  const CostNetwork& network() const { return network_; }
-  /// From assignments of network() to those of the network it was made of, and back: -1 where a pair is gone.
-  Assignment restore(const Assignment& joined) const;
-  Assignment reduce(const Assignment& original) const;
-
- private:
-  void join(const Join& join);
-
-  CostNetwork network_;
-  std::vector<Join> joins_;
-};
+/// `network` with joined variables as one: u has the pairs as its values, v has a single value without cost.
+CostNetwork with_joins(CostNetwork network, const std::vector<Join>& joins);
+/// From assignments of with_joins() to those of the network it was made of, and back: -1 where a pair is gone.
+Assignment restore_joined(const std::vector<Join>& joins, const Assignment& joined);
+Assignment reduce_joined(const std::vector<Join>& joins, const Assignment& original);
 
 }  // namespace autopar::engine

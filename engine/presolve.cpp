@@ -26,21 +26,56 @@ AUTOPAR_VECTORISED Cost least_difference(const Cost* bad, const Cost* good, std:
   return least;
 }
 
+/// Collects those of a list that are still needed, in order of first need.
+template <class T>
+class Kept {
+ public:
+  explicit Kept(const std::vector<T>& all) : all_(all), new_index_(all.size(), -1) {}
+
+  /// Makes `index` what it is in the collection.
+  void keep(std::int32_t& index) {
+    std::int32_t& new_index = new_index_[ix(index)];
+    if (new_index < 0) {
+      new_index = static_cast<std::int32_t>(kept_.size());
+      kept_.push_back(all_[ix(index)]);
+    }
+    index = new_index;
+  }
+
+  /// Starts a new collection.
+  std::vector<T> take() {
+    std::ranges::fill(new_index_, -1);
+    kept_.shrink_to_fit();
+    return std::exchange(kept_, {});
+  }
+
+ private:
+  const std::vector<T>& all_;
+  std::vector<std::int32_t> new_index_;
+  std::vector<T> kept_;
+};
+
 }  // namespace
 
-Presolve::Presolve(const CostNetwork& network, const PresolveSteps& steps)
-    : Presolve(network, all_values(network), steps) {}
+Presolve::Presolve(CostNetwork network, const PresolveSteps& steps) : steps_(steps), net_(std::move(network)) {
+  start(all_values(net_));
+}
 
-Presolve::Presolve(const CostNetwork& network, const LiveValues& live, const PresolveSteps& steps)
-    : steps_(steps), net_(network), num_original_(network.variables.size()) {
-  edges_of_.resize(num_original_);
-  edge_alive_.assign(net_.edges.size(), 1);
-  variable_alive_.assign(num_original_, 1);
-  awake_.assign(num_original_, 1);
+Presolve::Presolve(CostNetwork network, const LiveValues& live, const PresolveSteps& steps)
+    : steps_(steps), net_(std::move(network)) {
+  start(live);
+}
+
+void Presolve::start(const LiveValues& live) {
+  num_original_ = net_.variables.size();
+  work_.edges_of.resize(num_original_);
+  work_.edge_alive.assign(net_.edges.size(), 1);
+  work_.variable_alive.assign(num_original_, 1);
+  work_.awake.assign(num_original_, 1);
   values_.assign(num_original_, -1);
   for (std::size_t e = 0; e < net_.edges.size(); ++e) {
-    edges_of_[ix(net_.edges[e].u)].push_back(static_cast<std::int32_t>(e));
-    edges_of_[ix(net_.edges[e].v)].push_back(static_cast<std::int32_t>(e));
+    work_.edges_of[ix(net_.edges[e].u)].push_back(static_cast<std::int32_t>(e));
+    work_.edges_of[ix(net_.edges[e].v)].push_back(static_cast<std::int32_t>(e));
   }
   take_usage();
   for (std::int32_t v = 0; v < net_.num_variables(); ++v) {
@@ -58,8 +93,8 @@ void Presolve::run() {
     for (std::size_t level = 0; level < std::size(kDegrees) && !infeasible_; ++level) {
       bool changed = false;
       for (std::size_t v = 0; v < num_original_ && !infeasible_; ++v) {
-        if (!variable_alive_[v] || !awake_[v] || edges_of_[v].size() > kDegrees[level]) continue;
-        awake_[v] = 0;
+        if (!work_.variable_alive[v] || !work_.awake[v] || work_.edges_of[v].size() > kDegrees[level]) continue;
+        work_.awake[v] = 0;
         changed |= reduce_variable(static_cast<std::int32_t>(v));
       }
       if (changed) level = std::size_t{0} - 1;
@@ -102,12 +137,16 @@ Presolve::View Presolve::view(std::int32_t edge, std::int32_t variable) const {
 
 std::vector<Presolve::View> Presolve::views(std::int32_t variable) const {
   std::vector<View> found;
-  for (std::int32_t edge : edges_of_[ix(variable)]) found.push_back(view(edge, variable));
+  for (std::int32_t edge : work_.edges_of[ix(variable)]) found.push_back(view(edge, variable));
   return found;
 }
 
 Cost Presolve::cost(const View& view, std::int32_t self_state, std::int32_t other_state) const {
-  const Table& table = net_.tables[ix(view.table)];
+  return cost(net_, view, self_state, other_state);
+}
+
+Cost Presolve::cost(const CostNetwork& network, const View& view, std::int32_t self_state, std::int32_t other_state) {
+  const Table& table = network.tables[ix(view.table)];
   return view.self_is_row ? table.at(self_state, other_state) : table.at(other_state, self_state);
 }
 
@@ -116,7 +155,7 @@ std::int32_t Presolve::num_states(std::int32_t table, bool rows) const {
 }
 
 bool Presolve::eliminate(std::int32_t variable) {
-  if (!uses_[ix(variable)].empty()) return false;
+  if (!work_.uses[ix(variable)].empty()) return false;
   const std::vector<View> around = views(variable);
   if (around.size() > 2) return false;
   Eliminated step{variable, net_.variables[ix(variable)].domain, values_[ix(variable)], {}, {-1, -1}, 0, -1};
@@ -137,7 +176,7 @@ bool Presolve::eliminate(std::int32_t variable) {
     kill_edge(neighbour.edge);
     wake(neighbour.other);
   }
-  variable_alive_[ix(variable)] = 0;
+  work_.variable_alive[ix(variable)] = 0;
   eliminated_.push_back(step);
   ++counts_.eliminated;
   return true;
@@ -147,7 +186,7 @@ void Presolve::eliminate_leaf(std::int32_t variable, const View& view) {
   const std::int32_t leaf = net_.variables[ix(variable)].domain;
   std::int32_t& target = net_.variables[ix(view.other)].domain;
   const Key key{leaf, view.table, view.self_project, view.other_project, view.self_is_row, target};
-  const auto [entry, is_new] = leaf_memo_.try_emplace(key, -1);
+  const auto [entry, is_new] = work_.leaf_memo.try_emplace(key, -1);
   if (is_new) {
     const std::vector<Cost>& costs = net_.domains[ix(leaf)].costs;
     const Projection& self = net_.projections[ix(view.self_project)];
@@ -171,7 +210,7 @@ bool Presolve::eliminate_link(std::int32_t variable, const View& a, const View& 
   if (std::int64_t{rows} * cols > kMaxTable) return false;
   const std::int32_t link = net_.variables[ix(variable)].domain;
   const Key key{link, a.table, a.self_project, a.self_is_row, b.table, b.self_project, b.self_is_row};
-  const auto [entry, is_new] = link_memo_.try_emplace(key, -1);
+  const auto [entry, is_new] = work_.link_memo.try_emplace(key, -1);
   if (is_new) {
     const std::vector<Cost>& costs = net_.domains[ix(link)].costs;
     const Projection& to_a = net_.projections[ix(a.self_project)];
@@ -191,9 +230,9 @@ bool Presolve::eliminate_link(std::int32_t variable, const View& a, const View& 
   }
   const auto edge = static_cast<std::int32_t>(net_.edges.size());
   net_.edges.push_back({a.other, b.other, entry->second, a.other_project, b.other_project});
-  edge_alive_.push_back(1);
-  edges_of_[ix(a.other)].push_back(edge);
-  edges_of_[ix(b.other)].push_back(edge);
+  work_.edge_alive.push_back(1);
+  work_.edges_of[ix(a.other)].push_back(edge);
+  work_.edges_of[ix(b.other)].push_back(edge);
   return true;
 }
 
@@ -202,7 +241,7 @@ void Presolve::merge_edges(std::int32_t first, std::int32_t second) {
   const View a = view(first, u);
   const View b = view(second, u);
   const Key key{a.table, a.self_project, a.other_project, b.table, b.self_project, b.other_project, b.self_is_row};
-  const auto [entry, is_new] = merge_memo_.try_emplace(key);
+  const auto [entry, is_new] = work_.merge_memo.try_emplace(key);
   if (is_new) {
     // The states of the merged edge are the pairs of states that some value has.
     const auto pair_up = [this](std::int32_t one, std::int32_t two, std::vector<std::array<std::int32_t, 2>>& pairs) {
@@ -245,8 +284,8 @@ bool Presolve::remove_values(std::int32_t variable) {
   for (const View& v : around) {
     key.insert(key.end(), {v.table, v.self_project, v.other_project, v.self_is_row});
   }
-  for (const Use& use : uses_[ix(variable)]) key.push_back(use.row);
-  const auto [entry, is_new] = survivor_memo_.try_emplace(std::move(key));
+  for (const Use& use : work_.uses[ix(variable)]) key.push_back(use.row);
+  const auto [entry, is_new] = work_.survivor_memo.try_emplace(std::move(key));
   if (is_new) entry->second = surviving_values(variable, around);
   const Survivors& survivors = entry->second;
   const std::size_t removed = net_.domains[ix(domain)].costs.size() - survivors.kept.size();
@@ -263,7 +302,7 @@ void Presolve::keep_values(std::int32_t variable, const std::vector<std::int32_t
   Variable& self = net_.variables[ix(variable)];
   self.domain = restrict_domain(self.domain, kept);
   values_[ix(variable)] = restrict_values(values_[ix(variable)], kept);
-  for (Use& use : uses_[ix(variable)]) use.row = restrict_row(use.row, kept);
+  for (Use& use : work_.uses[ix(variable)]) use.row = restrict_row(use.row, kept);
   for (const View& v : around) {
     Edge& edge = net_.edges[ix(v.edge)];
     std::int32_t& projection = v.self_is_row ? edge.project_u : edge.project_v;
@@ -320,8 +359,8 @@ bool Presolve::dominates(std::int32_t variable, std::int32_t better, std::int32_
                          const std::vector<Rows>& edges) const {
   const Domain& domain = net_.domain(variable);
   bool uses_less = false;
-  for (const Use& use : uses_[ix(variable)]) {
-    const std::vector<std::int64_t>& usage = rows_[ix(use.row)];
+  for (const Use& use : work_.uses[ix(variable)]) {
+    const std::vector<std::int64_t>& usage = work_.rows[ix(use.row)];
     if (usage[ix(better)] > usage[ix(worse)]) return false;
     uses_less |= usage[ix(better)] < usage[ix(worse)];
   }
@@ -339,7 +378,7 @@ bool Presolve::dominates(std::int32_t variable, std::int32_t better, std::int32_
 std::int32_t Presolve::restrict_domain(std::int32_t domain, const std::vector<std::int32_t>& kept) {
   Key key{domain};
   key.insert(key.end(), kept.begin(), kept.end());
-  const auto [entry, is_new] = domain_memo_.try_emplace(key, -1);
+  const auto [entry, is_new] = work_.domain_memo.try_emplace(key, -1);
   if (is_new) {
     const Domain& from = net_.domains[ix(domain)];
     Domain to;
@@ -357,7 +396,7 @@ std::int32_t Presolve::restrict_domain(std::int32_t domain, const std::vector<st
 std::int32_t Presolve::restrict_projection(std::int32_t projection, const std::vector<std::int32_t>& kept) {
   Key key{projection};
   key.insert(key.end(), kept.begin(), kept.end());
-  const auto [entry, is_new] = projection_memo_.try_emplace(key, -1);
+  const auto [entry, is_new] = work_.projection_memo.try_emplace(key, -1);
   if (is_new) {
     Projection to;
     for (std::int32_t x : kept) to.push_back(net_.projections[ix(projection)][ix(x)]);
@@ -370,7 +409,7 @@ std::int32_t Presolve::restrict_projection(std::int32_t projection, const std::v
 std::int32_t Presolve::restrict_values(std::int32_t values, const std::vector<std::int32_t>& kept) {
   Key key{values};
   key.insert(key.end(), kept.begin(), kept.end());
-  const auto [entry, is_new] = values_memo_.try_emplace(key, -1);
+  const auto [entry, is_new] = work_.values_memo.try_emplace(key, -1);
   if (is_new) {
     std::vector<std::int32_t> to;
     for (std::int32_t x : kept) to.push_back(values < 0 ? x : value_lists_[ix(values)][ix(x)]);
@@ -381,26 +420,26 @@ std::int32_t Presolve::restrict_values(std::int32_t values, const std::vector<st
 }
 
 void Presolve::kill_edge(std::int32_t edge) {
-  edge_alive_[ix(edge)] = 0;
+  work_.edge_alive[ix(edge)] = 0;
   for (std::int32_t end : {net_.edges[ix(edge)].u, net_.edges[ix(edge)].v}) {
-    std::erase(edges_of_[ix(end)], edge);
+    std::erase(work_.edges_of[ix(end)], edge);
   }
 }
 
-void Presolve::wake(std::int32_t variable) { awake_[ix(variable)] = 1; }
+void Presolve::wake(std::int32_t variable) { work_.awake[ix(variable)] = 1; }
 
 void Presolve::compact() {
   std::vector<std::int32_t> position(num_original_, -1);
   std::vector<Variable> variables;
   for (std::size_t v = 0; v < num_original_; ++v) {
-    if (!variable_alive_[v]) continue;
+    if (!work_.variable_alive[v]) continue;
     position[v] = static_cast<std::int32_t>(variables.size());
     remaining_.push_back(static_cast<std::int32_t>(v));
     variables.push_back(net_.variables[v]);
   }
   std::vector<Edge> edges;
   for (std::size_t e = 0; e < net_.edges.size(); ++e) {
-    if (!edge_alive_[e]) continue;
+    if (!work_.edge_alive[e]) continue;
     Edge edge = net_.edges[e];
     edge.u = position[ix(edge.u)];
     edge.v = position[ix(edge.v)];
@@ -408,6 +447,37 @@ void Presolve::compact() {
   }
   net_.variables = std::move(variables);
   net_.edges = std::move(edges);
+  work_ = {};
+  keep_what_is_read();
+}
+
+/// Of domains, tables and projections: those of the reduced network, and apart from them those that restoring needs.
+void Presolve::keep_what_is_read() {
+  Kept domains(net_.domains);
+  Kept tables(net_.tables);
+  Kept projections(net_.projections);
+  for (Eliminated& step : eliminated_) {
+    if (step.follows >= 0) continue;
+    domains.keep(step.domain);
+    for (int i = 0; i < step.num_views; ++i) {
+      View& view = step.views[ix(i)];
+      tables.keep(view.table);
+      projections.keep(view.self_project);
+      projections.keep(view.other_project);
+    }
+  }
+  read_by_eliminated_.domains = domains.take();
+  read_by_eliminated_.tables = tables.take();
+  read_by_eliminated_.projections = projections.take();
+  for (Variable& variable : net_.variables) domains.keep(variable.domain);
+  for (Edge& edge : net_.edges) {
+    tables.keep(edge.table);
+    projections.keep(edge.project_u);
+    projections.keep(edge.project_v);
+  }
+  net_.domains = domains.take();
+  net_.tables = tables.take();
+  net_.projections = projections.take();
 }
 
 Assignment Presolve::restore(const Assignment& reduced) const {
@@ -448,17 +518,18 @@ std::int32_t Presolve::best_value(const Eliminated& step, const Assignment& orig
       const std::vector<std::int32_t>& values = value_lists_[ix(list)];
       value = static_cast<std::int32_t>(std::lower_bound(values.begin(), values.end(), value) - values.begin());
     }
-    other_state[ix(i)] = step.follows >= 0 ? value : net_.projections[ix(v.other_project)][ix(value)];
+    other_state[ix(i)] = step.follows >= 0 ? value : read_by_eliminated_.projections[ix(v.other_project)][ix(value)];
   }
   if (step.follows >= 0) return maps_[ix(step.follows)][ix(other_state[0])];
-  const std::vector<Cost>& costs = net_.domains[ix(step.domain)].costs;
+  const std::vector<Cost>& costs = read_by_eliminated_.domains[ix(step.domain)].costs;
   std::int32_t best = 0;
   Cost best_cost = kForbidden;
   for (std::int32_t x = 0; x < static_cast<std::int32_t>(costs.size()); ++x) {
     Cost total = costs[ix(x)];
     for (int i = 0; i < step.num_views; ++i) {
       const View& v = step.views[ix(i)];
-      total = add(total, cost(v, net_.projections[ix(v.self_project)][ix(x)], other_state[ix(i)]));
+      total = add(total, cost(read_by_eliminated_, v, read_by_eliminated_.projections[ix(v.self_project)][ix(x)],
+                              other_state[ix(i)]));
     }
     if (total < best_cost) {
       best_cost = total;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/cost_network.h"
@@ -38,14 +39,16 @@ struct PresolveCounts {
 /// repeated layers are reduced once and stay alike.
 class Presolve {
  public:
-  explicit Presolve(const CostNetwork& network, const PresolveSteps& steps = {});
+  explicit Presolve(CostNetwork network, const PresolveSteps& steps = {});
   /// Of the part of the network that `live` is; assignments stay those of the whole.
-  Presolve(const CostNetwork& network, const LiveValues& live, const PresolveSteps& steps = {});
+  Presolve(CostNetwork network, const LiveValues& live, const PresolveSteps& steps = {});
 
   /// True if some variable has no value left.
   bool infeasible() const { return infeasible_; }
   /// What remains. Its optimum plus constant() is the optimum of the original network.
   const CostNetwork& reduced() const { return net_; }
+  /// For an owner that outlives this object. Assignments can be restored all the same.
+  CostNetwork take_reduced() { return std::move(net_); }
   Cost constant() const { return constant_; }
   const PresolveCounts& counts() const { return counts_; }
 
@@ -86,8 +89,10 @@ class Presolve {
   std::vector<View> views(std::int32_t variable) const;
   View view(std::int32_t edge, std::int32_t variable) const;
   Cost cost(const View& view, std::int32_t self_state, std::int32_t other_state) const;
+  static Cost cost(const CostNetwork& network, const View& view, std::int32_t self_state, std::int32_t other_state);
   std::int32_t num_states(std::int32_t table, bool rows) const;
 
+  void start(const LiveValues& live);
   void run();
   bool reduce_variable(std::int32_t variable);
   bool merge_parallel(std::int32_t variable);
@@ -132,43 +137,49 @@ class Presolve {
   void kill_edge(std::int32_t edge);
   void wake(std::int32_t variable);
   void compact();
+  void keep_what_is_read();
   std::int32_t intern(Domain domain);
   std::int32_t intern(std::vector<std::int64_t> row);
   std::int32_t best_value(const Eliminated& step, const Assignment& original) const;
+
+  /// What only the steps need.
+  struct Work {
+    std::vector<std::vector<std::int32_t>> edges_of;
+    std::vector<char> edge_alive;
+    std::vector<char> variable_alive;
+    std::vector<char> awake;                      // something around the variable changed since it was looked at
+    std::vector<std::vector<Use>> uses;           // of each variable
+    std::vector<std::vector<std::int64_t>> rows;  // shared by variables
+    std::map<Key, std::int32_t> leaf_memo;
+    std::map<Key, std::int32_t> link_memo;
+    std::map<Key, std::array<std::int32_t, 3>> merge_memo;
+    std::map<Key, Survivors> survivor_memo;
+    std::map<Key, std::int32_t> domain_memo;
+    std::map<Key, std::int32_t> projection_memo;
+    std::map<Key, std::int32_t> values_memo;
+    std::map<Key, std::int32_t> map_memo;  // -1: values do not follow
+    std::map<Key, std::int32_t> row_memo;  // rows of fewer values, or of another variable's
+    std::map<Key, std::array<std::int32_t, 2>> fold_memo;
+    std::unordered_multimap<std::size_t, std::int32_t> domains_by_hash;
+    std::map<std::vector<std::int64_t>, std::int32_t> rows_by_content;
+  };
 
   PresolveSteps steps_;
   PresolveCounts counts_;
   CostNetwork net_;  // its domains have no usage while steps are taken
   Cost constant_ = 0;
   bool infeasible_ = false;
+  Work work_;
 
-  std::vector<std::vector<std::int32_t>> edges_of_;
-  std::vector<char> edge_alive_;
-  std::vector<char> variable_alive_;
-  std::vector<char> awake_;  // something around the variable changed since it was looked at
   /// Lists of original values that current values stand for, ascending; values_[v] indexes them, -1: all.
   std::vector<std::vector<std::int32_t>> value_lists_;
   std::vector<std::int32_t> values_;
   std::vector<Eliminated> eliminated_;
+  CostNetwork read_by_eliminated_;  // only domains, tables and projections
   std::vector<std::int32_t> times_;
-  std::vector<std::vector<Use>> uses_;           // of each variable
-  std::vector<std::vector<std::int64_t>> rows_;  // shared by variables
   std::vector<std::vector<std::int32_t>> maps_;  // from a variable's values to those of another that follows from it
   std::vector<std::int32_t> remaining_;          // original variable of each reduced one
   std::size_t num_original_ = 0;
-
-  std::map<Key, std::int32_t> leaf_memo_;
-  std::map<Key, std::int32_t> link_memo_;
-  std::map<Key, std::array<std::int32_t, 3>> merge_memo_;
-  std::map<Key, Survivors> survivor_memo_;
-  std::map<Key, std::int32_t> domain_memo_;
-  std::map<Key, std::int32_t> projection_memo_;
-  std::map<Key, std::int32_t> values_memo_;
-  std::map<Key, std::int32_t> map_memo_;  // -1: values do not follow
-  std::map<Key, std::int32_t> row_memo_;  // rows of fewer values, or of another variable's
-  std::map<Key, std::array<std::int32_t, 2>> fold_memo_;
-  std::unordered_multimap<std::size_t, std::int32_t> domains_by_hash_;
-  std::map<std::vector<std::int64_t>, std::int32_t> rows_by_content_;
 };
 
 }  // namespace autopar::engine

@@ -44,7 +44,7 @@ bool Presolve::fold(std::int32_t variable) {
     const Edge edge = net_.edges[ix(view.edge)];
     std::int32_t& domain_u = net_.variables[ix(edge.u)].domain;
     std::int32_t& domain_v = net_.variables[ix(edge.v)].domain;
-    const auto [entry, is_new] = fold_memo_.try_emplace(
+    const auto [entry, is_new] = work_.fold_memo.try_emplace(
         Key{edge.table, edge.project_u, edge.project_v, domain_u, domain_v}, std::array<std::int32_t, 2>{-1, -1});
     if (is_new) {
       const Projection& project_u = net_.projections[ix(edge.project_u)];
@@ -73,9 +73,9 @@ bool Presolve::contract(std::int32_t variable) {
     // Of two that follow from each other the one with more neighbours stays.
     if (map_of(view) < 0) continue;
     const bool both = map_of(this->view(view.edge, view.other)) >= 0;
-    const std::size_t degree = edges_of_[ix(view.other)].size();
+    const std::size_t degree = work_.edges_of[ix(view.other)].size();
     if (both && std::pair(degree, view.other) < std::pair(around.size(), variable)) continue;
-    if (!into || degree > edges_of_[ix(into->other)].size()) into = &view;
+    if (!into || degree > work_.edges_of[ix(into->other)].size()) into = &view;
   }
   if (!into) return false;
   contract_into(variable, *into, map_of(*into));
@@ -85,7 +85,7 @@ bool Presolve::contract(std::int32_t variable) {
 /// If each value of the other end allows exactly one value of the view's own: which, as an index into maps_. Else -1.
 std::int32_t Presolve::map_of(const View& view) {
   const Key key{view.table, view.self_project, view.other_project, view.self_is_row};
-  const auto [entry, is_new] = map_memo_.try_emplace(key, -1);
+  const auto [entry, is_new] = work_.map_memo.try_emplace(key, -1);
   if (!is_new) return entry->second;
   const Projection& self = net_.projections[ix(view.self_project)];
   const Projection& other = net_.projections[ix(view.other_project)];
@@ -128,22 +128,22 @@ void Presolve::contract_into(std::int32_t variable, const View& into, std::int32
   }
   target = intern(std::move(domain));
   kill_edge(into.edge);
-  const std::vector<std::int32_t> moving = edges_of_[ix(variable)];
+  const std::vector<std::int32_t> moving = work_.edges_of[ix(variable)];
   for (std::int32_t e : moving) {
     Edge& edge = net_.edges[ix(e)];
     const bool is_u = edge.u == variable;
     const std::int32_t projection = restrict_projection(is_u ? edge.project_u : edge.project_v, follows);
     (is_u ? edge.u : edge.v) = into.other;
     (is_u ? edge.project_u : edge.project_v) = projection;
-    edges_of_[ix(into.other)].push_back(e);
+    work_.edges_of[ix(into.other)].push_back(e);
     wake(is_u ? edge.v : edge.u);
   }
-  edges_of_[ix(variable)].clear();
-  for (const Use& use : uses_[ix(variable)]) {
-    uses_[ix(into.other)].push_back({use.span, restrict_row(use.row, follows)});
+  work_.edges_of[ix(variable)].clear();
+  for (const Use& use : work_.uses[ix(variable)]) {
+    work_.uses[ix(into.other)].push_back({use.span, restrict_row(use.row, follows)});
   }
-  uses_[ix(variable)].clear();
-  variable_alive_[ix(variable)] = 0;
+  work_.uses[ix(variable)].clear();
+  work_.variable_alive[ix(variable)] = 0;
   wake(into.other);
   ++counts_.contracted;
 }

@@ -9,13 +9,13 @@
 namespace autopar::engine {
 
 void Presolve::take_usage() {
-  uses_.resize(num_original_);
+  work_.uses.resize(num_original_);
   for (std::size_t v = 0; v < num_original_; ++v) {
     const std::vector<Span> spans = std::exchange(net_.variables[v].spans, {});
     const Domain& domain = net_.domains[ix(net_.variables[v].domain)];
     if (net_.usage_limit < 0) continue;
     for (std::size_t s = 0; s < domain.usage.size(); ++s) {
-      if (spans[s].start < spans[s].end) uses_[v].push_back({spans[s], intern(domain.usage[s])});
+      if (spans[s].start < spans[s].end) work_.uses[v].push_back({spans[s], intern(domain.usage[s])});
     }
   }
   for (Domain& domain : net_.domains) domain.usage.clear();
@@ -23,11 +23,11 @@ void Presolve::take_usage() {
 
 void Presolve::give_usage_back() {
   for (std::size_t v = 0; v < num_original_; ++v) {
-    if (!variable_alive_[v] || uses_[v].empty()) continue;
+    if (!work_.variable_alive[v] || work_.uses[v].empty()) continue;
     Domain domain = net_.domains[ix(net_.variables[v].domain)];
-    for (const Use& use : uses_[v]) {
+    for (const Use& use : work_.uses[v]) {
       net_.variables[v].spans.push_back(use.span);
-      domain.usage.push_back(rows_[ix(use.row)]);
+      domain.usage.push_back(work_.rows[ix(use.row)]);
     }
     net_.variables[v].domain = intern(std::move(domain));
   }
@@ -66,12 +66,12 @@ CostNetwork Presolve::users(std::vector<std::int32_t>& variables) const {
   part.usage_limit = net_.usage_limit;
   part.base_usage = net_.base_usage;
   for (std::size_t v = 0; v < num_original_; ++v) {
-    if (uses_[v].empty()) continue;
+    if (work_.uses[v].empty()) continue;
     Domain domain{std::vector<Cost>(net_.domains[ix(net_.variables[v].domain)].costs.size(), 0), {}, {}};
     Variable variable{static_cast<std::int32_t>(part.domains.size())};
-    for (const Use& use : uses_[v]) {
+    for (const Use& use : work_.uses[v]) {
       variable.spans.push_back(use.span);
-      domain.usage.push_back(rows_[ix(use.row)]);
+      domain.usage.push_back(work_.rows[ix(use.row)]);
     }
     part.domains.push_back(std::move(domain));
     part.variables.push_back(std::move(variable));
@@ -81,7 +81,7 @@ CostNetwork Presolve::users(std::vector<std::int32_t>& variables) const {
 }
 
 bool Presolve::set_usage(std::int32_t variable, const VariableUsage& usage) {
-  std::vector<Use>& uses = uses_[ix(variable)];
+  std::vector<Use>& uses = work_.uses[ix(variable)];
   const std::size_t before = uses.size();
   uses.clear();
   const std::size_t num_pieces = usage.pieces.size();
@@ -115,18 +115,19 @@ bool Presolve::remove_excessive(std::int32_t variable, const VariableUsage& usag
 }
 
 std::int32_t Presolve::intern(std::vector<std::int64_t> row) {
-  const auto [entry, is_new] = rows_by_content_.try_emplace(std::move(row), static_cast<std::int32_t>(rows_.size()));
-  if (is_new) rows_.push_back(entry->first);
+  const auto [entry, is_new] =
+      work_.rows_by_content.try_emplace(std::move(row), static_cast<std::int32_t>(work_.rows.size()));
+  if (is_new) work_.rows.push_back(entry->first);
   return entry->second;
 }
 
 std::int32_t Presolve::restrict_row(std::int32_t row, const std::vector<std::int32_t>& kept) {
   Key key{row};
   key.insert(key.end(), kept.begin(), kept.end());
-  const auto [entry, is_new] = row_memo_.try_emplace(std::move(key), -1);
+  const auto [entry, is_new] = work_.row_memo.try_emplace(std::move(key), -1);
   if (is_new) {
     std::vector<std::int64_t> to;
-    for (std::int32_t x : kept) to.push_back(rows_[ix(row)][ix(x)]);
+    for (std::int32_t x : kept) to.push_back(work_.rows[ix(row)][ix(x)]);
     entry->second = intern(std::move(to));
   }
   return entry->second;
@@ -134,12 +135,12 @@ std::int32_t Presolve::restrict_row(std::int32_t row, const std::vector<std::int
 
 std::int32_t Presolve::intern(Domain domain) {
   const std::uint64_t hash = HashDomain{}(domain);
-  const auto [first, last] = domains_by_hash_.equal_range(hash);
+  const auto [first, last] = work_.domains_by_hash.equal_range(hash);
   for (auto entry = first; entry != last; ++entry) {
     if (net_.domains[ix(entry->second)] == domain) return entry->second;
   }
   const auto index = static_cast<std::int32_t>(net_.domains.size());
-  domains_by_hash_.emplace(hash, index);
+  work_.domains_by_hash.emplace(hash, index);
   net_.domains.push_back(std::move(domain));
   return index;
 }

@@ -28,17 +28,18 @@ TEST(JoinTest, joined_assignments_cost_the_same) {
   int num_allowed = 0;
   for (std::uint32_t seed = 0; seed < 60; ++seed) {
     const CostNetwork network = random_network(seed, shape);
-    const JoinedNetwork joined(network, {all_pairs(network, 4, 1), all_pairs(network, 0, 6)});
+    const std::vector<Join> joins{all_pairs(network, 4, 1), all_pairs(network, 0, 6)};
+    const CostNetwork joined = with_joins(network, joins);
     std::mt19937 random(seed);
     for (int i = 0; i < 50; ++i) {
       const Assignment assignment = random_assignment(network, random);
-      const Assignment reduced = joined.reduce(assignment);
-      EXPECT_EQ(joined.restore(reduced), assignment);
+      const Assignment reduced = reduce_joined(joins, assignment);
+      EXPECT_EQ(restore_joined(joins, reduced), assignment);
       const Cost cost = evaluate(network, assignment);
-      EXPECT_EQ(evaluate(joined.network(), reduced), cost);
+      EXPECT_EQ(evaluate(joined, reduced), cost);
       num_allowed += cost < kForbidden ? 1 : 0;
     }
-    EXPECT_EQ(exhaustive_optimum(joined.network()), exhaustive_optimum(network)) << "seed " << seed;
+    EXPECT_EQ(exhaustive_optimum(joined), exhaustive_optimum(network)) << "seed " << seed;
   }
   EXPECT_GT(num_allowed, 200);
 }
@@ -48,11 +49,11 @@ TEST(JoinTest, a_pair_that_is_gone_has_no_value) {
   Join join = all_pairs(network, 0, 1);
   const std::array<std::int32_t, 2> gone = join.values.front();
   join.values.erase(join.values.begin());
-  const JoinedNetwork joined(network, {join});
+  const std::vector<Join> joins{join};
   Assignment assignment(network.variables.size(), 0);
   assignment[0] = gone[0];
   assignment[1] = gone[1];
-  EXPECT_EQ(joined.reduce(assignment)[0], -1);
+  EXPECT_EQ(reduce_joined(joins, assignment)[0], -1);
 }
 
 /// Variables of two values, neighbours in a circle; equal neighbours cost 10.
@@ -75,8 +76,8 @@ TEST(JoinTest, a_cycle_that_cannot_agree_is_joined_and_its_cost_is_in_the_bound)
   const std::vector<Join> joins = choose_joins(dual, 20);
   ASSERT_EQ(joins.size(), 1U);
   // Presolve makes one edge of the two to the third variable.
-  const JoinedNetwork joined(network, joins);
-  const Presolve presolve(joined.network(), {false, false, false, false, false});
+  const CostNetwork joined = with_joins(network, joins);
+  const Presolve presolve(joined, {false, false, false, false, false});
   ASSERT_EQ(presolve.reduced().edges.size(), 1U);
   const Core joined_core(presolve.reduced(), all_values(presolve.reduced()));
   Dual better(joined_core);
@@ -100,7 +101,7 @@ TEST(JoinTest, joins_for_elimination_raise_the_bound_and_keep_the_optimum) {
   const Cost optimum = exhaustive_optimum(network);
   const std::vector<Join> joins = choose_joins_for_elimination(dual, optimum - dual.bound());
   ASSERT_FALSE(joins.empty());
-  const Presolve presolve(JoinedNetwork(network, joins).network());
+  const Presolve presolve(with_joins(network, joins));
   const CostNetwork& reduced = presolve.reduced();
   EXPECT_LT(reduced.variables.size(), 10 - joins.size());
   EXPECT_EQ(exhaustive_optimum(reduced) + presolve.constant(), optimum);
