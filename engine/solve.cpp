@@ -388,6 +388,20 @@ class Solver {
 
 }  // namespace
 
+void Stats::add(const Stats& other) {
+  presolve_s += other.presolve_s;
+  bound_s += other.bound_s;
+  search_s += other.search_s;
+  variables = std::max(variables, other.variables);
+  variables_after_presolve = std::max(variables_after_presolve, other.variables_after_presolve);
+  values_after_fixing = std::max(values_after_fixing, other.values_after_fixing);
+  segments = std::max(segments, other.segments);
+  segment_classes = std::max(segment_classes, other.segment_classes);
+  sweeps += other.sweeps;
+  tasks += other.tasks;
+  branch_nodes += other.branch_nodes;
+}
+
 int Options::num_threads() const { return threads > 0 ? threads : tbb::info::default_concurrency(); }
 
 Solution solve(const CostNetwork& network, const Options& options, Comm& comm,

@@ -59,6 +59,9 @@ struct Stats {
   std::int64_t segment_classes = 0;
   std::int64_t tasks = 0;
   std::int64_t branch_nodes = 0;
+
+  /// Those of another search: times and counts add up, sizes are the largest.
+  void add(const Stats& other);
 };
 
 struct Solution {

@@ -55,7 +55,7 @@ class PlanReader {
 
   WrittenPlan read() {
     root_.expect_keys({"format", "version", "producer", "model", "mesh", "cluster", "constraints_hash", "result",
-                       "totals", "parameters", "recompute", "nodes", "redistributions", "outputs", "run"});
+                       "meshes", "totals", "parameters", "recompute", "nodes", "redistributions", "outputs", "run"});
     read_head();
     for (const auto& [name, placements] : root_.at("parameters").fields()) {
       plan_.parameters.emplace_back(name, read_placements(placements));

@@ -69,6 +69,12 @@ class PlanWriter {
     put("]");
   }
 
+  void put_mesh(const costs::Mesh& mesh) {
+    put("{{\"shape\": [{}], \"dim_names\": ", fmt::join(mesh.shape, ", "));
+    put_strings(mesh.dim_names);
+    put("}}");
+  }
+
   void put_value(costs::ValueRef value) {
     put("\"value\": {}, \"output\": {}", quoted(graph_.nodes[static_cast<std::size_t>(value.node)].key), value.output);
   }
@@ -77,14 +83,27 @@ class PlanWriter {
     put("{{\n\"format\": \"autopar-plan\",\n\"version\": 1,\n\"producer\": {},\n", quoted(source.producer));
     put("\"model\": {{\"name\": {}, \"graph_hash\": {}, \"hash\": {}}},\n", quoted(graph_.name), quoted(graph_.hash),
         quoted(source.model_hash));
-    put("\"mesh\": {{\"shape\": [{}], \"dim_names\": ", fmt::join(plan_.mesh.shape, ", "));
-    put_strings(plan_.mesh.dim_names);
-    put("}},\n\"cluster\": {{\"name\": {}, \"hash\": {}}},\n", quoted(problem_.cluster.name),
+    put("\"mesh\": ");
+    put_mesh(plan_.mesh);
+    put(",\n\"cluster\": {{\"name\": {}, \"hash\": {}}},\n", quoted(problem_.cluster.name),
         quoted(source.cluster_hash));
     put("\"constraints_hash\": {},\n", source.constraints_hash.empty() ? "null" : quoted(source.constraints_hash));
     put("\"result\": {{\"status\": \"{}\", \"cost_ps\": {}, \"bound_ps\": {}, \"gap\": {:.6g}}},\n",
         source.is_random ? "random" : status_name(result.status), plan_.cost_ps, result.bound,
         relative_gap(plan_.cost_ps, result.bound));
+    if (!result.meshes.empty()) write_meshes(result.meshes);
+  }
+
+  void write_meshes(const std::vector<MeshOutcome>& meshes) {
+    put("\"meshes\": [\n");
+    put_list(meshes, ",\n", [&](const MeshOutcome& mesh) {
+      put("{{\"mesh\": ");
+      put_mesh(mesh.mesh);
+      if (!mesh.left_out.empty()) return put(", \"left_out\": {}}}", quoted(mesh.left_out));
+      put(", \"cost_ps\": {}", mesh.cost ? std::to_string(*mesh.cost) : "null");
+      put(", \"bound_ps\": {}}}", mesh.bound < engine::kForbidden ? std::to_string(mesh.bound) : "null");
+    });
+    put("\n],\n");
   }
 
   void write_totals() {

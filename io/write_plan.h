@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "costs/mesh.h"
 #include "engine/solve.h"
 #include "partition/plan.h"
 #include "partition/problem.h"
@@ -33,11 +34,20 @@ struct RunInfo {
 /// "optimal", "limit_reached", "infeasible", "no_solution", "not_proven".
 std::string_view status_name(engine::Status status);
 
+/// What is known of the plans on one of several meshes that were searched together.
+struct MeshOutcome {
+  costs::Mesh mesh;
+  std::optional<engine::Cost> cost;  ///< of the best plan found on it; where its bound decides, not the best there is
+  engine::Cost bound = 0;            ///< no plan on it costs less; kForbidden: there is none
+  std::string left_out = {};         ///< why it was not searched; empty: it was
+};
+
 /// What is known of a plan's place among all.
 struct PlanResult {
   engine::Status status = engine::Status::kOptimal;
   engine::Cost bound = 0;  ///< no plan costs less
   engine::Stats stats;
+  std::vector<MeshOutcome> meshes = {};  ///< if the mesh was chosen: all that were looked at, the best first
 };
 
 /// (cost - bound) / cost, 0 if both are equal.

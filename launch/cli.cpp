@@ -37,8 +37,9 @@ std::string seed_fault(const std::string& text) {
 }
 
 /// Of a model only: a cost table has no mesh, no cluster, and nothing that could overlap.
-constexpr std::array<const char*, 6> kModelOptions = {"--mesh",    "--cluster",        "--constraints",
-                                                      "--overlap", "--export-problem", "--random-plan"};
+constexpr std::array<const char*, 8> kModelOptions = {"--mesh",           "--devices",     "--max-mesh-dims",
+                                                      "--cluster",        "--constraints", "--overlap",
+                                                      "--export-problem", "--random-plan"};
 
 const std::map<std::string, bool engine::PresolveSteps::*> kPresolveSteps = {
     {"dominate", &engine::PresolveSteps::dominate},
@@ -58,7 +59,18 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
   app.add_option("-o,--output", arguments.output,
                  "where the plan or solution goes; default: MODEL's name with .plan.json or .solution.json")
       ->type_name("FILE");
-  app.add_option("--mesh", mesh, "sizes of the mesh dims, outermost first: 8,4 or dp=8,tp=4")->type_name("SIZES");
+  CLI::Option* sizes =
+      app.add_option("--mesh", mesh, "sizes of the mesh dims, outermost first: 8,4 or dp=8,tp=4")->type_name("SIZES");
+  CLI::Option* devices =
+      app.add_option("--devices", arguments.devices, "in place of --mesh: choose the best mesh of so many devices")
+          ->type_name("N")
+          ->check(CLI::Range(std::int64_t{1}, io::kMaxDevices).description(""))
+          ->excludes(sizes);
+  app.add_option("--max-mesh-dims", arguments.max_mesh_dims,
+                 fmt::format("with --devices: most dims of the mesh; default: {}", arguments.max_mesh_dims))
+      ->type_name("N")
+      ->check(CLI::Range(1, costs::kMaxMeshDims).description(""))
+      ->needs(devices);
   app.add_option("--cluster", arguments.cluster, "name of a cluster description, or a .json file of one")
       ->type_name("NAME|FILE");
   app.add_option("--constraints", arguments.constraints, "pins and the memory limit")->type_name("FILE");
@@ -79,7 +91,8 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
           CLI::CheckedTransformer(std::map<std::string, bool>{{"model", true}, {"none", false}}).description(""));
   app.add_option("--export-problem", arguments.export_problem,
                  "write the model's choices as a cost table, and search for nothing")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(devices);
   app.add_flag("--deterministic", arguments.is_deterministic,
                "of a cost table: count work, not time, so that every machine finds the same; on rank 0 alone");
   app.add_option_function<std::vector<std::string>>(
@@ -97,6 +110,7 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
                  "write a random plan that is allowed, not the best one; the same seed gives the same plan")
       ->type_name("SEED")
       ->check(CLI::Validator(seed_fault, ""))
+      ->excludes(devices)
       ->group("Debugging");
   app.add_flag("-q,--quiet", arguments.quiet, "no summary and no progress");
 }

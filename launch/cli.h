@@ -17,6 +17,8 @@ struct Arguments {
   std::string solution;             ///< with `check`
   std::string output;               ///< empty: beside the model, as default_output() says
   std::optional<costs::Mesh> mesh;  ///< without dim names if only sizes were given
+  std::int64_t devices = 0;         ///< on which the mesh is to be chosen; 0: it is given
+  int max_mesh_dims = 3;            ///< of a mesh that is chosen
   std::string cluster;              ///< empty: the model file's
   std::string constraints;          ///< empty: none
   engine::Options engine;

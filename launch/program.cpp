@@ -21,12 +21,14 @@
 #include "launch/exit_codes.h"
 #include "launch/export_problem.h"
 #include "launch/infeasible.h"
+#include "launch/mesh_search.h"
 #include "launch/progress.h"
 #include "launch/random_plan.h"
 #include "launch/solve_tables.h"
 #include "launch/stopwatch.h"
 #include "launch/summary.h"
 #include "launch/task.h"
+#include "launch/units.h"
 #include "partition/plan_search.h"
 
 namespace autopar::launch {
@@ -83,14 +85,15 @@ class Rank0 {
     } catch (const partition::PinError& error) {
       return fail(kExitInfeasible, error.what());
     }
-    if (task_) {
-      for (const std::string& warning : unknown_op_warnings(*task_)) log_->warn("{}", warning);
-    }
-    progress_.emplace(!arguments_.quiet, task_.has_value());
+    if (task_) warn_of_unknown_ops();
+    progress_.emplace(!arguments_.quiet, !tables_);
     return {false, 0, tables_.has_value()};
   }
 
-  Verdict search(engine::Comm& comm) { return task_ ? search_model(comm) : search_tables(comm); }
+  Verdict search(engine::Comm& comm) {
+    if (tables_) return search_tables(comm);
+    return task_ ? search_model(comm) : search_model_on_meshes(comm);
+  }
 
  private:
   /// A model or a cost table: its content tells.
@@ -103,6 +106,10 @@ class Rank0 {
     }
     if (is_table) {
       tables_.emplace(read_table_task(arguments_, text));
+    } else if (arguments_.devices > 0) {
+      meshes_ = meshes_to_choose_from(arguments_, text);
+      check_output(arguments_);
+      text_ = text;
     } else {
       task_.emplace(read_task(arguments_, text));
       if (arguments_.export_problem.empty()) build_task(*task_);
@@ -142,9 +149,41 @@ class Rank0 {
     partition::SharedSolver solver(options, comm, [&](const engine::Progress& progress) { progress_->show(progress); });
     const partition::PlanSearchResult found = partition::search_plan(input, options, solver);
     const double solve_s = watch.seconds();
-    const Verdict verdict = found.plan ? write(found, solve_s) : explain(found, solver);
+    const Verdict verdict = found.plan ? write(found, {}, solve_s) : explain(found, solver);
     solver.leave();
     return verdict;
+  }
+
+  Verdict search_model_on_meshes(engine::Comm& comm) {
+    const Stopwatch watch;
+    partition::SharedSolver solver(arguments_.engine, comm,
+                                   [&](const engine::Progress& progress) { progress_->show(progress); });
+    Verdict verdict;
+    try {
+      MeshSearch searched = search_meshes(meshes_, arguments_, text_, solver);
+      const double solve_s = watch.seconds() - searched.task.read_s - searched.task.build_s;
+      task_.emplace(std::move(searched.task));
+      warn_of_unknown_ops();
+      if (searched.found.plan) {
+        verdict = write(searched.found, searched.meshes, solve_s);
+      } else {
+        log_->error("none of {} meshes of {} devices has a plan; of {}:", meshes_.size(), arguments_.devices,
+                    mesh_text(task_->problem.mesh));
+        verdict = explain(searched.found, solver);
+      }
+    } catch (const io::InputError& error) {
+      verdict = fail(kExitBadInput, error.what());
+    } catch (const costs::NodeError& error) {
+      verdict = fail(kExitBadInput, fmt::format("{}: {}", arguments_.model, error.what()));
+    } catch (const partition::PinError& error) {
+      verdict = fail(kExitInfeasible, error.what());
+    }
+    solver.leave();
+    return verdict;
+  }
+
+  void warn_of_unknown_ops() {
+    for (const std::string& warning : unknown_op_warnings(*task_)) log_->warn("{}", warning);
   }
 
   /// Why there is no plan.
@@ -159,17 +198,20 @@ class Rank0 {
     return fail(is_proven ? kExitInfeasible : kExitNoSolution, explain_memory(task_->problem, advice, is_proven));
   }
 
-  Verdict write(const partition::PlanSearchResult& found, double solve_s) {
+  Verdict write(const partition::PlanSearchResult& found, std::vector<io::MeshOutcome> meshes, double solve_s) {
     progress_->clear();
     const partition::Plan& plan = *found.plan;
-    const io::PlanResult outcome{found.status, arguments_.random_plan ? 0 : found.bound, found.stats};
+    const io::PlanResult outcome{found.status, arguments_.random_plan ? 0 : found.bound, found.stats,
+                                 std::move(meshes)};
     const io::RunInfo run{ranks_, arguments_.engine.num_threads(), task_->read_s, task_->build_s, solve_s};
     const std::string text = io::format_plan(found.problem, plan, outcome, task_->source,
                                              arguments_.reproducible ? std::nullopt : std::optional(run));
     if (const auto failed = write_output(text)) return *failed;
     if (!arguments_.quiet) {
       if (arguments_.random_plan) fmt::print("A random plan (seed {}), not a good one\n", *arguments_.random_plan);
-      fmt::print("{}\nPlan written to {}\n", summary(found.problem, plan, outcome, run), arguments_.output);
+      fmt::print("{}\n", summary(found.problem, plan, outcome, run));
+      if (!outcome.meshes.empty()) fmt::print("Meshes\n{}\n", mesh_table(outcome.meshes));
+      fmt::print("Plan written to {}\n", arguments_.output);
     }
     const bool is_done = arguments_.random_plan || found.status != engine::Status::kLimitReached;
     return {true, is_done ? kExitOptimal : kExitLimitReached};
@@ -193,8 +235,10 @@ class Rank0 {
   int ranks_;
   std::shared_ptr<spdlog::logger> log_;
   Arguments arguments_;
-  std::optional<Task> task_;         // if the input is a model,
-  std::optional<TableTask> tables_;  // and if it is a cost table
+  std::optional<Task> task_;         // if the input is a model
+  std::vector<costs::Mesh> meshes_;  // or a model and the mesh is to be chosen; then task_ is that of the best
+  std::string text_;                 // of the model file, then
+  std::optional<TableTask> tables_;  // if it is a cost table
   std::optional<ProgressLine> progress_;
 };
 

@@ -9,29 +9,11 @@
 #include "io/plan_totals.h"
 #include "launch/explain.h"
 #include "launch/fold_names.h"
+#include "launch/text_table.h"
 #include "launch/units.h"
 
 namespace autopar::launch {
 namespace {
-
-/// Columns of a text table, each as wide as its widest cell. `numbers`: columns from this one on are flush right.
-std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t numbers) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line = " ";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += i < numbers ? fmt::format(" {:<{}} ", row[i], widths[i]) : fmt::format(" {:>{}} ", row[i], widths[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
 
 double ms(std::int64_t ps) { return static_cast<double>(ps) * 1e-9; }
 
@@ -69,7 +51,7 @@ std::string communication(const partition::Plan& plan) {
                     fmt::format("{:.3f}", ms(total.time_ps))});
   }
   if (rows.size() == 1) return "  no collectives\n";
-  return table(rows, 2);
+  return text_table(rows, 2);
 }
 
 std::string parameters(const costs::Graph& graph, const partition::Plan& plan) {
@@ -96,7 +78,7 @@ std::string parameters(const costs::Graph& graph, const partition::Plan& plan) {
     rows.push_back(std::move(row));
   }
   const std::size_t num_columns = rows.empty() ? 0 : rows.front().size();
-  return table(rows, num_columns);
+  return text_table(rows, num_columns);
 }
 
 std::string memory(const costs::Graph& graph, const partition::Plan& plan) {

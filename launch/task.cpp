@@ -51,6 +51,10 @@ void check_output(const Arguments& arguments) {
   io::check_writable(arguments.output);
 }
 
+costs::Cluster read_task_cluster(const Arguments& arguments, const std::string& text) {
+  return choose_cluster(arguments, io::read_model(arguments.model, text)).cluster;
+}
+
 Task read_task(const Arguments& arguments, const std::string& text) {
   const Stopwatch watch;
   Task task;

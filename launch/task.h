@@ -25,6 +25,9 @@ struct Task {
 /// Reads and checks all input files; `text`: that of the model file. Throws io::InputError.
 Task read_task(const Arguments& arguments, const std::string& text);
 
+/// The cluster that the files or arguments name. Throws io::InputError.
+costs::Cluster read_task_cluster(const Arguments& arguments, const std::string& text);
+
 /// Refuses an output path that is an input's, or that cannot be written. Throws io::InputError.
 void check_output(const Arguments& arguments);
 

@@ -133,7 +133,8 @@ class PlanSearch {
     ModelNetwork model = offers.network(input_.redistributor, points_);
     model.network.usage_limit -= margin;
     engine::Solution found = solve(offers.problem(), model, with_effort(options_, kOffersGap, 1));
-    if (found.status == Status::kNoSolution && !solver_.is_out_of_time()) {
+    const bool may_branch = options_.max_branch_nodes < 0;
+    if (found.status == Status::kNoSolution && may_branch && !solver_.is_out_of_time()) {
       found = solve(offers.problem(), model, with_effort(options_, 1, -1));  // the first that is found
     }
     if (margin == 0) raise_bound(found.bound);
@@ -197,6 +198,8 @@ class PlanSearch {
     const OverlapNetworks networks(problem, input_.redistributor, model);
     engine::Solution best;
     const engine::Options little = with_effort(options, kShareGap, 0);
+    engine::Options anywhere = little;  // for networks that do not bound the time
+    anywhere.cutoff = engine::kForbidden;
     const auto solve_priced = [&](const engine::CostNetwork& network, const engine::Options& effort) {
       engine::Solution found = solve(network, effort);
       if (!found.assignment.empty()) {
@@ -230,14 +233,14 @@ class PlanSearch {
       if (round == 0) {
         if (networks.can_pipeline()) {  // plans that do without are the better ones of some models
           multipliers.pipelined = 0;
-          solve_priced(networks.priced(multipliers), little);
+          solve_priced(networks.priced(multipliers), anywhere);
         }
         multipliers = networks.even(0);
         continue;
       }
-      if (round == 1 && !in_memory) solve_priced(model.network, little);  // as if all was waited for
+      if (round == 1 && !in_memory) solve_priced(model.network, anywhere);  // as if all was waited for
       networks.ascend(found.assignment, kSteps[round - 1], multipliers);
-      if (!in_memory && !is_done()) solve_priced(networks.priced(networks.fitted(best.assignment)), little);
+      if (!in_memory && !is_done()) solve_priced(networks.priced(networks.fitted(best.assignment)), anywhere);
     }
   }
 
@@ -246,23 +249,9 @@ class PlanSearch {
   engine::Solution solve(const engine::CostNetwork& network, const engine::Options& options) {
     ++num_solves_;
     engine::Solution found = solver_.solve(network, options);
-    add(found.stats);
+    result_.stats.add(found.stats);
+    if (found.status == Status::kInfeasible) found.bound = std::max(found.bound, options.cutoff);
     return found;
-  }
-
-  void add(const engine::Stats& stats) {
-    engine::Stats& sum = result_.stats;
-    sum.presolve_s += stats.presolve_s;
-    sum.bound_s += stats.bound_s;
-    sum.search_s += stats.search_s;
-    sum.variables = std::max(sum.variables, stats.variables);
-    sum.variables_after_presolve = std::max(sum.variables_after_presolve, stats.variables_after_presolve);
-    sum.values_after_fixing = std::max(sum.values_after_fixing, stats.values_after_fixing);
-    sum.segments = std::max(sum.segments, stats.segments);
-    sum.segment_classes = std::max(sum.segment_classes, stats.segment_classes);
-    sum.sweeps += stats.sweeps;
-    sum.tasks += stats.tasks;
-    sum.branch_nodes += stats.branch_nodes;
   }
 
   void raise_bound(Cost bound) { result_.bound = std::max(result_.bound, bound); }
