@@ -318,6 +318,8 @@ Presolve::Rows Presolve::rows_of(const View& view) const {
   rows.width = states.size();
   for (std::int32_t row = 0; row < num_states(view.table, view.self_is_row); ++row) {
     for (std::int32_t state : states) rows.costs.push_back(cost(view, row, state));
+    const auto begin = rows.costs.end() - static_cast<std::ptrdiff_t>(rows.width);
+    rows.cheapest.push_back(static_cast<std::size_t>(std::min_element(begin, rows.costs.end()) - begin));
   }
   return rows;
 }
@@ -350,7 +352,7 @@ Presolve::Survivors Presolve::surviving_values(std::int32_t variable, const std:
 bool Presolve::is_dead(const Domain& domain, std::int32_t value, const std::vector<Rows>& edges) {
   if (domain.costs[ix(value)] >= kForbidden) return true;
   return std::any_of(edges.begin(), edges.end(), [&](const Rows& edge) {
-    const Cost* row = edge.row(value);
+    const Cost* row = edge.row(edge.index(value));
     return std::all_of(row, row + edge.width, [](Cost cost) { return cost >= kForbidden; });
   });
 }
@@ -364,13 +366,22 @@ bool Presolve::dominates(std::int32_t variable, std::int32_t better, std::int32_
     if (usage[ix(better)] > usage[ix(worse)]) return false;
     uses_less |= usage[ix(better)] < usage[ix(worse)];
   }
+  // Where the worse one is cheapest it is hardest to beat: one look there rejects nearly all.
   Cost slack = domain.costs[ix(worse)] - domain.costs[ix(better)];
+  const auto difference_where_cheapest = [&](const Rows& edge) {
+    const std::size_t bad = edge.index(worse);
+    const std::size_t column = edge.cheapest[bad];
+    return edge.row(bad)[column] - edge.row(edge.index(better))[column];
+  };
   for (const Rows& edge : edges) {
-    const Cost* good = edge.row(better);
-    const Cost* bad = edge.row(worse);
-    if (good == bad) continue;
-    slack += least_difference(bad, good, edge.width);
+    slack += difference_where_cheapest(edge);
     if (slack < -kForbidden / 2) return false;
+  }
+  for (const Rows& edge : edges) {
+    if (slack < 0) return false;
+    const Cost* good = edge.row(edge.index(better));
+    const Cost* bad = edge.row(edge.index(worse));
+    if (good != bad) slack += least_difference(bad, good, edge.width) - difference_where_cheapest(edge);
   }
   return slack > 0 || (slack == 0 && (better < worse || uses_less));
 }

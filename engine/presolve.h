@@ -117,9 +117,11 @@ class Presolve {
     const Projection* row_of = nullptr;
     std::size_t width = 0;
     std::vector<Cost> costs;
-    const Cost* row(std::int32_t value) const {
-      return costs.data() + static_cast<std::size_t>((*row_of)[static_cast<std::size_t>(value)]) * width;
+    std::vector<std::size_t> cheapest;  // column of each row
+    std::size_t index(std::int32_t value) const {
+      return static_cast<std::size_t>((*row_of)[static_cast<std::size_t>(value)]);
     }
+    const Cost* row(std::size_t index) const { return costs.data() + index * width; }
   };
   Rows rows_of(const View& view) const;
   /// What is left of a variable's values, and how many of those that are not were dead.
