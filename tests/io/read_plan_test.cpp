@@ -146,7 +146,7 @@ constexpr Fault kFaults[] = {
     {"version", "1", "2", "version: this program reads version 1, found 2"},
     {"producer", "producer", "maker",
      "unknown key \"maker\"; expected format, version, producer, model, mesh, cluster, constraints_hash, result, "
-     "totals, parameters, recompute, nodes, redistributions, outputs, run"},
+     "meshes, totals, parameters, recompute, nodes, redistributions, outputs, run"},
     {"mesh", "[2, 4]", "[2]", "mesh: 2 dim names for 1 dims"},
     {"result", "1200", "-1", "result.cost_ps: -1 is negative"},
     {"peak", "one/f/mm", "input.x", "totals.peak.node: \"input.x\" is a graph input; expected a node that runs"},
