@@ -84,7 +84,10 @@ class Follower : Member {
     while (true) {
       while (const std::optional<Comm::Message> message = comm_.try_receive()) {
         NewsMessage news = unpack_news(message->bytes);
-        if (news.kind == Kind::kEnd) return news.status;
+        if (news.kind == Kind::kEnd) {
+          comm_.send(0, pack(NewsMessage()));
+          return news.status;
+        }
         hear(std::move(news));
       }
       tell();
@@ -417,10 +420,19 @@ class Leader : Member {
 
   Solution finish(Status status) {
     board_.stop();
-    listen();
     NewsMessage news;
     news.status = status;
     tell_all(news);
+    // Until all others have answered their news may be under way, and a rank cannot leave before these are received.
+    for (int left = comm_.size() - 1; left > 0;) {
+      const NewsMessage answer = unpack_news(comm_.receive().bytes);
+      if (answer.kind == Kind::kEnd) {
+        --left;
+      } else {
+        board_.offer(answer.assignment);
+      }
+    }
+    if (status == Status::kNoSolution && best() < kForbidden) status = Status::kLimitReached;
     const Board::State state = board_.state();
     if (state.best) solution_.assignment = *state.best;
     solution_.status = status;

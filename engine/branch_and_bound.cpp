@@ -87,7 +87,7 @@ BranchAndBound::Result BranchAndBound::process(const Node& node, Cost cutoff, co
     std::optional<Part> bounded = bound_part(now, cutoff, deadline, result);
     result.is_stopped = deadline.passed();
     if (!bounded || result.is_stopped) return result;
-    note_rounding(*bounded, result);
+    note(*bounded, bounded->dual->round(), result);
     cutoff = std::min(cutoff, result.cost);
     if (bounded->dual->bound() >= cutoff || close(*bounded, now, cutoff, deadline, result)) return result;
     Branching branching = choose_branching(network_, *bounded, cutoff, history_, deadline);
@@ -142,16 +142,6 @@ std::optional<Part> BranchAndBound::bound_part(const Node& node, Cost cutoff, co
   }
 }
 
-void BranchAndBound::note_rounding(const Part& part, Result& result) const {
-  const std::vector<std::int32_t> rounded = part.dual->round();
-  Assignment assignment(rounded.size());
-  for (std::size_t v = 0; v < rounded.size(); ++v) assignment[v] = part.live[v][ix(rounded[v])];
-  const Cost cost = evaluate(network_, assignment);
-  if (cost >= result.cost) return;
-  result.cost = cost;
-  result.assignment = std::move(assignment);
-}
-
 /// Whether the part was searched to its end by elimination.
 bool BranchAndBound::close(const Part& part, Node& node, Cost cutoff, const Deadline& deadline, Result& result) const {
   const std::size_t count = open_values(part.live);
@@ -169,22 +159,29 @@ bool BranchAndBound::close(const Part& part, Node& node, Cost cutoff, const Dead
     for (const Block& block : blocks) results.push_back(autopar::engine::search(block, options, deadline));
     return results;
   };
-  // The optimum of the whole is often near the bound, however far the incumbent: look there first.
-  const Cost gap = cutoff - 1 - part.dual->bound();
+  // The optimum of the whole is often near the bound, however far the incumbent: look there first. What is within a
+  // margin by its priced cost may cost more, and less may be found outside: then that is searched too.
+  const Cost bound = part.dual->bound();
+  Cost gap = cutoff - 1 - bound;
   Cost within = node.number == 0 ? gap / kFirstMargin : gap;
-  PieceResult found;
   while (true) {
-    found = search_pieces(network_, part, part.dual->bound() + within, false, options, deadline, search_here);
-    if (found.outcome != BlockResult::Outcome::kDone || found.found || within == gap) break;
-    within = within > gap / kMarginGrowth ? gap : (within + 1) * kMarginGrowth;
+    const PieceResult found = search_pieces(network_, part, bound + within, false, options, deadline, search_here);
+    if (found.outcome != BlockResult::Outcome::kDone) return false;
+    if (found.found) gap = std::min(gap, note(part, found.values, result) - 1 - bound);
+    if (within >= gap) return true;
+    within = within > gap / kMarginGrowth - 1 ? gap : (within + 1) * kMarginGrowth;
   }
-  if (found.outcome != BlockResult::Outcome::kDone) return false;
-  if (!found.found) return true;
-  Assignment assignment(found.values.size());
-  for (std::size_t v = 0; v < assignment.size(); ++v) assignment[v] = part.live[v][ix(found.values[v])];
-  result.cost = evaluate(network_, assignment);
-  result.assignment = std::move(assignment);
-  return true;
+}
+
+Cost BranchAndBound::note(const Part& part, const std::vector<std::int32_t>& values, Result& result) const {
+  Assignment assignment(values.size());
+  for (std::size_t v = 0; v < values.size(); ++v) assignment[v] = part.live[v][ix(values[v])];
+  const Cost cost = evaluate(network_, assignment);
+  if (cost < result.cost) {
+    result.cost = cost;
+    result.assignment = std::move(assignment);
+  }
+  return cost;
 }
 
 }  // namespace autopar::engine

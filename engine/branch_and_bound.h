@@ -62,7 +62,8 @@ class BranchAndBound {
   Result process(const Node& node, Cost cutoff, const Deadline& deadline) const;
   std::optional<Part> bound_part(const Node& node, Cost cutoff, const Deadline& deadline, Result& result) const;
   bool close(const Part& part, Node& node, Cost cutoff, const Deadline& deadline, Result& result) const;
-  void note_rounding(const Part& part, Result& result) const;
+  /// Cost of the part's `values`, which the result keeps if they are better than what it has.
+  Cost note(const Part& part, const std::vector<std::int32_t>& values, Result& result) const;
   void put(Node node);
 
   const CostNetwork& network_;

@@ -23,6 +23,7 @@ constexpr double kLeastFactor = 0.2;
 constexpr double kRaise = 0.1;
 constexpr double kKick = 0.02;  // of the guide's gap: the most that a kick changes a cost
 constexpr std::size_t kKickTable = 1 << 12;
+constexpr std::size_t kWorkOfStep = 1000;  // of choosing a block, which may turn out to be empty
 
 /// The factor on prices at which a block just fits, between one that is too low and one that is high enough.
 struct PriceRange {
@@ -96,8 +97,9 @@ void NeighbourhoodSearch::step(const Deadline& deadline) {
   const std::size_t work_before = work_;
   const Cost cost_before = cost_;
   const std::int64_t excess_before = excess_;
+  work_ += kWorkOfStep;
   if (!block.variables.empty()) try_block(block, deadline);
-  const auto effort = static_cast<double>(work_ - work_before) + 1000;
+  const auto effort = static_cast<double>(work_ - work_before);
   double gain = static_cast<double>(cost_before - cost_);
   if (excess_before > 0) gain = static_cast<double>(excess_before - excess_);
   way.rate = kForgetting * way.rate + (1 - kForgetting) * std::max(gain, 0.0) / effort;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <tbb/task_arena.h>
 
+#include "engine/price_ascent.h"
 #include "tests/engine/random_network.h"
 
 namespace autopar::engine {
@@ -57,6 +58,26 @@ TEST(BranchAndBoundTest, finds_the_optimum_with_and_without_elimination) {
   }
   EXPECT_GT(num_solved, 100);
   EXPECT_GT(num_nodes, num_solved + 20);
+}
+
+TEST(BranchAndBoundTest, what_is_nearest_to_the_bound_need_not_cost_the_least) {
+  // Usage is priced: within a margin above the root's bound there may be solutions that cost more than one outside.
+  CostNetwork network;
+  network.domains = {{{0, 7}, {{19, 0}}, {}}, {{1, 4}, {{0, 8}}, {}}};
+  network.projections = {{0, 1}};
+  network.tables = {{2, 2, {8, 0, 2, 0}}};
+  network.variables = {{0, 0, {{0, 1}}}, {1, 0, {{0, 1}}}};
+  network.edges = {{0, 1, 0, 0, 0}};
+  network.usage_limit = 19;
+  for (Cost cutoff = 10; cutoff < 30; ++cutoff) {
+    Part root = *whole(network);
+    PriceAscent ascent(*root.dual, std::vector<double>());
+    while (!ascent.is_done()) ascent.step(cutoff);
+    root.dual->restore(ascent.best());
+    BranchAndBound tree(network, std::move(root), {1000, 10'000, 0});
+    while (!tree.is_done()) tree.search(cutoff, {});
+    EXPECT_EQ(tree.best_cost(), 9) << "cutoff " << cutoff;
+  }
 }
 
 TEST(BranchAndBoundTest, nothing_below_the_cutoff_is_found_if_there_is_nothing) {
