@@ -146,6 +146,10 @@ class Leader : Member {
     if (settle()) return finish(status());
     solution_.stats.variables_after_presolve = stage_->network().num_variables();
     bound_ = stage_->constant();
+    if (!options_.is_deterministic) {
+      raise_bound(options_.known_bound);
+      if (!options_.known.empty()) board_.offer(options_.known);
+    }
     std::optional<ImproverThreads> threads;
     if (!options_.is_deterministic && options_.search.num_threads() > 1)
       threads.emplace(board_, options_.search.num_threads() - 1, 1, deadline_);
@@ -415,6 +419,7 @@ class Leader : Member {
     now.cost = best();
     now.bound = bound_;
     now.stage = is_ascending() ? "bound" : "search";
+    now.assignment = board_.state().best;
     progress_(now);
   }
 

@@ -16,6 +16,9 @@ struct AnytimeOptions {
   /// One after the other on rank 0 alone, in turns and up to a limit that count work, not time: the same result on
   /// every machine. A second of the time limit is kWorkPerSecond.
   bool is_deterministic = false;
+  /// What an earlier search found, to go on from; not looked at if the result is to be the same on every machine.
+  Assignment known = {};
+  Cost known_bound = 0;
 };
 inline constexpr double kWorkPerSecond = 3e8;  // table entries; about what one core does
 

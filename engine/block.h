@@ -8,6 +8,7 @@
 
 #include "engine/cost_network.h"
 #include "engine/relation.h"
+#include "engine/stop.h"
 
 namespace autopar::engine {
 
@@ -42,14 +43,14 @@ struct Block {
   Cost outside_price = 0;
 };
 
-/// Ends a search early when its time is over. Threads only read it.
+/// Ends a search early when its time is over, or when a signal asked for it (stop.h). Threads only read it.
 struct Deadline {
   std::chrono::steady_clock::time_point at = std::chrono::steady_clock::time_point::max();
   static Deadline after(std::chrono::steady_clock::time_point start, double seconds) {
     return {start +
             std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds))};
   }
-  bool passed() const { return std::chrono::steady_clock::now() >= at; }
+  bool passed() const { return stop_signal() != 0 || std::chrono::steady_clock::now() >= at; }
 };
 
 struct BlockOptions {

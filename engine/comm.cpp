@@ -97,15 +97,20 @@ int Comm::rank() const { return world_ ? world_->world.rank() : 0; }
 int Comm::size() const { return world_ ? world_->world.size() : 1; }
 
 void Comm::broadcast(std::string& bytes) {
-  if (size() == 1) return;
-  if (rank() != 0) {
-    bytes = world_->receive(0, kBroadcastTag).bytes;
-    return;
-  }
-  for (int to = 1; to < size(); ++to) world_->send(to, kBroadcastTag, bytes);
+  // Rank r hears from r without its highest bit, and tells r + 2^k for all larger 2^k.
+  int bit = 1;
+  while (bit <= rank()) bit *= 2;
+  if (rank() != 0) bytes = world_->receive(rank() - bit / 2, kBroadcastTag).bytes;
+  for (; rank() + bit < size(); bit *= 2) send(rank() + bit, kBroadcastTag, bytes);
 }
 
-void Comm::send(int to, std::string bytes) { world_->send(to, kTag, std::move(bytes)); }
+void Comm::send(int to, std::string bytes) { send(to, kTag, std::move(bytes)); }
+
+void Comm::send(int to, int tag, std::string bytes) {
+  ++timing_.messages;
+  timing_.bytes += static_cast<std::int64_t>(bytes.size());
+  world_->send(to, tag, std::move(bytes));
+}
 
 std::optional<Comm::Message> Comm::try_receive() {
   if (!world_) return std::nullopt;
@@ -114,6 +119,12 @@ std::optional<Comm::Message> Comm::try_receive() {
 }
 
 Comm::Message Comm::receive() { return world_->receive(boost::mpi::any_source, kTag); }
+
+std::optional<Comm::Message> Comm::receive_within(std::chrono::microseconds longest) {
+  if (auto message = try_receive()) return message;
+  std::this_thread::sleep_for(longest);
+  return try_receive();
+}
 
 void Comm::abort(int exit_code) {
   if (world_) boost::mpi::environment::abort(exit_code);

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+
+#include "engine/timing.h"
 
 namespace autopar::engine {
 
@@ -22,7 +27,7 @@ class Comm {
   int rank() const;
   int size() const;
 
-  /// Collective: rank 0's bytes replace everyone's. Waiting ranks sleep.
+  /// Collective: rank 0's bytes replace everyone's, passed on along a binomial tree. Waiting ranks sleep.
   void broadcast(std::string& bytes);
 
   struct Message {
@@ -35,13 +40,27 @@ class Comm {
   std::optional<Message> try_receive();
   /// Waits for a message, sleeping with a growing pause (a blocking MPI receive would burn a core).
   Message receive();
+  /// As receive(), but about `longest` at most.
+  std::optional<Message> receive_within(std::chrono::microseconds longest);
+
+  /// What this rank does. Filled by whoever knows; messages are counted here.
+  Timing& timing() { return timing_; }
+  /// For this rank's log, if it has one.
+  void log(const std::string& line) const {
+    if (log_) log_(line);
+  }
+  void set_log(std::function<void(const std::string&)> log) { log_ = std::move(log); }
 
   /// Ends all ranks at once. For internal errors: a rank that only threw would hang the others.
   [[noreturn]] void abort(int exit_code);
 
  private:
   struct World;
+  void send(int to, int tag, std::string bytes);
+
   std::unique_ptr<World> world_;
+  Timing timing_;
+  std::function<void(const std::string&)> log_;
 };
 
 }  // namespace autopar::engine

@@ -103,24 +103,70 @@ void serialize(Archive& archive, Relation& r) {
 
 template <class Archive>
 void serialize(Archive& archive, TaskMessage& m) {
-  archive(m.last, m.status, m.id, m.seconds_left, m.options, m.block);
+  archive(m.kind, m.id, m.status, m.body);
 }
 
 template <class Archive>
-void save(Archive& archive, const ResultMessage& m) {
-  const bool has_relation = m.result.relation != nullptr;
-  archive(m.id, m.result.outcome, m.result.branch_nodes, m.result.widest, has_relation);
-  if (has_relation) archive(*m.result.relation);
+void serialize(Archive& archive, ResultMessage& m) {
+  archive(m.id, m.seconds, m.body);
 }
 
 template <class Archive>
-void load(Archive& archive, ResultMessage& m) {
+void serialize(Archive& archive, BlockTask& t) {
+  archive(t.seconds_left, t.options, t.block);
+}
+
+template <class Archive>
+void save(Archive& archive, const BlockResult& r) {
+  const bool has_relation = r.relation != nullptr;
+  archive(r.outcome, r.branch_nodes, r.widest, has_relation);
+  if (has_relation) archive(*r.relation);
+}
+
+template <class Archive>
+void load(Archive& archive, BlockResult& r) {
   bool has_relation = false;
-  archive(m.id, m.result.outcome, m.result.branch_nodes, m.result.widest, has_relation);
+  archive(r.outcome, r.branch_nodes, r.widest, has_relation);
   if (!has_relation) return;
   auto relation = std::make_shared<Relation>();
   archive(*relation);
-  m.result.relation = std::move(relation);
+  r.relation = std::move(relation);
+}
+
+template <class Archive>
+void serialize(Archive& archive, TaskTrace& t) {
+  archive(t.name, t.round, t.rank, t.start_s, t.seconds, t.sent, t.received);
+}
+
+template <class Archive>
+void serialize(Archive& archive, Timing& t) {
+  archive(t.seconds, t.total_s, t.tasks, t.branch_nodes, t.messages, t.bytes, t.rounds, t.trace);
+}
+
+template <class Archive>
+void serialize(Archive& archive, PresolveCounts& c) {
+  archive(c.dead_values, c.dominated_values, c.contracted, c.eliminated, c.merged_edges, c.folded_edges, c.time_points);
+}
+
+template <class Archive>
+void serialize(Archive& archive, Stats& s) {
+  archive(s.presolve_s, s.bound_s, s.search_s, s.presolve, s.variables, s.variables_after_presolve,
+          s.values_after_fixing, s.sweeps, s.segments, s.segment_classes, s.tasks, s.branch_nodes);
+}
+
+template <class Archive>
+void serialize(Archive& archive, Solution& s) {
+  archive(s.status, s.assignment, s.cost, s.bound, s.stats);
+}
+
+template <class Archive>
+void serialize(Archive& archive, SolveRecord::Entry& e) {
+  archive(e.solution, e.was_late, e.was_cut_short);
+}
+
+template <class Archive>
+void serialize(Archive& archive, SolveRecord& r) {
+  archive(r.entries, r.ended_late);
 }
 
 namespace {
@@ -148,9 +194,19 @@ std::string pack(const CostNetwork& network) { return to_bytes(network); }
 std::string pack(const NewsMessage& message) { return to_bytes(message); }
 std::string pack(const TaskMessage& message) { return to_bytes(message); }
 std::string pack(const ResultMessage& message) { return to_bytes(message); }
+std::string pack(const BlockTask& task) { return to_bytes(task); }
+std::string pack(const BlockResult& result) { return to_bytes(result); }
+std::string pack(const Timing& timing) { return to_bytes(timing); }
+std::string pack(const Solution& solution) { return to_bytes(solution); }
+std::string pack(const SolveRecord& record) { return to_bytes(record); }
 CostNetwork unpack_network(const std::string& bytes) { return from_bytes<CostNetwork>(bytes); }
 NewsMessage unpack_news(const std::string& bytes) { return from_bytes<NewsMessage>(bytes); }
 TaskMessage unpack_task(const std::string& bytes) { return from_bytes<TaskMessage>(bytes); }
 ResultMessage unpack_result(const std::string& bytes) { return from_bytes<ResultMessage>(bytes); }
+BlockTask unpack_block_task(const std::string& bytes) { return from_bytes<BlockTask>(bytes); }
+BlockResult unpack_block_result(const std::string& bytes) { return from_bytes<BlockResult>(bytes); }
+Timing unpack_timing(const std::string& bytes) { return from_bytes<Timing>(bytes); }
+Solution unpack_solution(const std::string& bytes) { return from_bytes<Solution>(bytes); }
+SolveRecord unpack_record(const std::string& bytes) { return from_bytes<SolveRecord>(bytes); }
 
 }  // namespace autopar::engine

@@ -7,14 +7,15 @@
 #include <deque>
 #include <optional>
 
+#include "engine/block_tasks.h"
 #include "engine/bound.h"
 #include "engine/comm.h"
 #include "engine/index.h"
 #include "engine/part.h"
 #include "engine/piece_search.h"
+#include "engine/pool.h"
 #include "engine/presolve.h"
 #include "engine/price_ascent.h"
-#include "engine/worker.h"
 
 namespace autopar::engine {
 namespace {
@@ -73,7 +74,6 @@ class Solver {
 
   Status search_root() {
     solve_part(all_values(net()), nullptr, true);
-    solution_.stats.search_s = seconds_since(start_) - solution_.stats.bound_s - solution_.stats.presolve_s;
     return solution_.assignment.empty() ? Status::kInfeasible : Status::kOptimal;
   }
 
@@ -363,6 +363,9 @@ class Solver {
 
   Solution finish(Status status) {
     solution_.status = status;
+    Stats& stats = solution_.stats;
+    const double rest_s = seconds_since(start_) - stats.presolve_s - stats.bound_s;
+    (stats.bound_s > 0 ? stats.search_s : stats.bound_s) += rest_s;
     const bool bounded = presolve_ && !presolve_->infeasible();
     solution_.bound = bounded ? add(bound_, presolve_->constant()) : 0;
     if (status == Status::kOptimal && options_.gap <= 0) solution_.bound = solution_.cost;
@@ -407,13 +410,27 @@ int Options::num_threads() const { return threads > 0 ? threads : tbb::info::def
 Solution solve(const CostNetwork& network, const Options& options, Comm& comm,
                const std::function<void(const Progress&)>& progress) {
   const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, ix(options.num_threads()));
+  Timing& timing = comm.timing();
   if (comm.rank() != 0) {
     Solution solution;
-    solution.status = work(comm);
+    double search_s = 0;
+    solution.status = serve(comm, [&](const std::string& task) {
+      const Clock::time_point begin = Clock::now();
+      std::string result = do_block_task(task);
+      search_s += seconds_since(begin);
+      return result;
+    });
+    timing.add(Phase::kSearch, search_s);
     return solution;
   }
+  const double waited_before = timing.seconds[static_cast<std::size_t>(Phase::kWait)];
   Solution solution = Solver(network, options, comm, progress).run();
-  dismiss_workers(solution.status, comm);
+  const double waited_s = timing.seconds[static_cast<std::size_t>(Phase::kWait)] - waited_before;
+  timing.add(Phase::kPresolve, solution.stats.presolve_s);
+  timing.add(Phase::kBound, solution.stats.bound_s);
+  timing.add(Phase::kSearch, solution.stats.search_s - waited_s);
+  timing.branch_nodes += solution.stats.branch_nodes;
+  dismiss(solution.status, comm);
   return solution;
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct Progress {
   std::string stage;  ///< "bound", "search", ...
   std::int64_t tasks_done = 0;
   std::int64_t tasks_total = 0;
+  std::shared_ptr<const Assignment> assignment;  ///< of an anytime search: the incumbent
 };
 
 /// Counts and times, for the plan's "how it was found" and the scaling studies.

@@ -141,17 +141,10 @@ std::vector<std::string> known_names() {
   return names;
 }
 
-ClusterFile read_cluster_file(const std::string& path) {
-  const std::string text = read_file(path);
-  const JsonDocument document(path, text);
-  expect_format(document.root(), kFormat, kVersion);
-  return {read_inline_cluster(document.root()).cluster, content_hash(text)};
-}
-
 }  // namespace
 
-ClusterFile read_cluster(const std::string& name_or_path, const std::string& source) {
-  if (name_or_path.ends_with(".json")) return read_cluster_file(name_or_path);
+std::string cluster_path(const std::string& name_or_path, const std::string& source) {
+  if (name_or_path.ends_with(".json")) return name_or_path;
   const std::vector<std::string> names = known_names();
   if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
     throw InputError(source, "",
@@ -159,10 +152,21 @@ ClusterFile read_cluster(const std::string& name_or_path, const std::string& sou
                                  fmt::join(names, ", ")));
   }
   for (const fs::path& folder : cluster_folders()) {
-    const fs::path path = folder / (name_or_path + ".json");
-    if (fs::exists(path)) return read_cluster_file(path.string());
+    fs::path path = folder / (name_or_path + ".json");
+    if (fs::exists(path)) return path.string();
   }
   throw InputError(source, "", fmt::format("cluster \"{}\" has disappeared", name_or_path));
+}
+
+ClusterFile read_cluster(const std::string& name_or_path, const std::string& source) {
+  const std::string path = cluster_path(name_or_path, source);
+  return parse_cluster(path, read_file(path));
+}
+
+ClusterFile parse_cluster(const std::string& file, const std::string& text) {
+  const JsonDocument document(file, text);
+  expect_format(document.root(), kFormat, kVersion);
+  return {read_inline_cluster(document.root()).cluster, content_hash(text)};
 }
 
 ClusterFile read_inline_cluster(const JsonValue& value) {

@@ -314,9 +314,8 @@ class Resolver {
 
 }  // namespace
 
-ConstraintsFile read_constraints(const std::string& path) {
-  const std::string text = read_file(path);
-  auto document = std::make_shared<JsonDocument>(path, text);
+ConstraintsFile read_constraints(const std::string& file, const std::string& text) {
+  auto document = std::make_shared<JsonDocument>(file, text);
   const JsonValue root = document->root();
   expect_format(root, "autopar-constraints", 1);
   root.expect_keys({"format", "version", "memory_limit_bytes", "optimizer", "compiled", "recompute", "parameters",

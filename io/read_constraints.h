@@ -19,8 +19,8 @@ struct ConstraintsFile {
   std::shared_ptr<const JsonDocument> document;  ///< keeps `constraints` alive
 };
 
-/// Throws InputError if the file is not a constraints file.
-ConstraintsFile read_constraints(const std::string& path);
+/// Throws InputError if `text` is not a constraints file; `file` is for messages.
+ConstraintsFile read_constraints(const std::string& file, const std::string& text);
 
 /// Throws InputError unless `constraints` is an object of the keys that constraints inside another file can have.
 void check_constraint_keys(const JsonValue& constraints);

@@ -34,4 +34,11 @@ ModelFile read_model(const std::string& file, const std::string& text) {
   return model;
 }
 
+std::string cluster_name_of(const std::string& file, const std::string& text) {
+  const JsonDocument document(file, text);
+  if (!document.root().is_object()) return {};
+  const auto cluster = document.root().find("cluster");
+  return cluster && cluster->is_string() ? std::string(cluster->string()) : std::string();
+}
+
 }  // namespace autopar::io

@@ -39,7 +39,8 @@ struct MeshOutcome {
   costs::Mesh mesh;
   std::optional<engine::Cost> cost;  ///< of the best plan found on it; where its bound decides, not the best there is
   engine::Cost bound = 0;            ///< no plan on it costs less; kForbidden: there is none
-  std::string left_out = {};         ///< why it was not searched; empty: it was
+  std::string left_out = {};         ///< why it cannot be searched; empty: it can
+  bool is_searched = false;          ///< else the time was over before, or it is left out
 };
 
 /// What is known of a plan's place among all.

@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "io/file.h"
 #include "io/input_error.h"
 #include "partition/plan_search.h"
 
@@ -33,8 +32,9 @@ constexpr std::size_t kMostPins = 6;
 
 class Adviser {
  public:
-  Adviser(const Task& task, const Arguments& arguments, const PointIds& points, partition::SharedSolver& solver)
-      : task_(task), arguments_(arguments), points_(points), solver_(solver) {}
+  Adviser(const Task& task, const Arguments& arguments, const TaskFiles& files, const PointIds& points,
+          partition::SharedSolver& solver)
+      : task_(task), arguments_(arguments), files_(files), points_(points), solver_(solver) {}
 
   Advice run() {
     advice_.least = partition::least_memory(task_.problem, *task_.redistributor, points_, solver_);
@@ -126,7 +126,7 @@ class Adviser {
       larger.mesh = task_.problem.mesh;
       larger.mesh->shape[0] *= times;
       try {
-        Task task = read_task(larger, io::read_file(larger.model));
+        Task task = read_task(larger, files_);
         build_task(task);
         if (fits(task.problem, *task.redistributor)) {
           advice_.times_size = times;
@@ -140,6 +140,7 @@ class Adviser {
 
   const Task& task_;
   const Arguments& arguments_;
+  const TaskFiles& files_;
   PointIds points_;  // all that were looked at
   partition::SharedSolver& solver_;
   Advice advice_;
@@ -147,9 +148,9 @@ class Adviser {
 
 }  // namespace
 
-Advice find_advice(const Task& task, const Arguments& arguments, const PointIds& points,
+Advice find_advice(const Task& task, const Arguments& arguments, const TaskFiles& files, const PointIds& points,
                    partition::SharedSolver& solver) {
-  return Adviser(task, arguments, points, solver).run();
+  return Adviser(task, arguments, files, points, solver).run();
 }
 
 std::vector<std::string> pin_sources(const partition::Pins& pins) {

@@ -30,8 +30,8 @@ struct Advice {
 
 /// Looks for ways out. `points`: where the search looked at memory. Bounded in the number of networks that it solves,
 /// and by the time limit of `solver`.
-Advice find_advice(const Task& task, const Arguments& arguments, const partition::PointIds& points,
-                   partition::SharedSolver& solver);
+Advice find_advice(const Task& task, const Arguments& arguments, const TaskFiles& files,
+                   const partition::PointIds& points, partition::SharedSolver& solver);
 
 /// Files and patterns of all pins, each once.
 std::vector<std::string> pin_sources(const partition::Pins& pins);

@@ -22,6 +22,7 @@ Exit codes:
   4   infeasible: no plan or solution fulfils the constraints
   5   no plan or solution found, nor proven not to be
   6   of --check: it is no solution, or not what its file says
+  75  stopped by a signal: the best so far is written, and --resume goes on
   70  internal error
 
 Several ranks: mpirun -n 64 autopar-search model.json
@@ -104,6 +105,15 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
       ->type_name("STEPS")
       ->delimiter(',')
       ->check(CLI::IsMember(kPresolveSteps).description(""));
+  app.add_flag("--resume", arguments.resume,
+               "go on from the checkpoint that an earlier run left beside the output, if there is one");
+  app.add_option("--checkpoint-interval", arguments.checkpoint_interval_s,
+                 fmt::format("seconds between checkpoints (FILE.checkpoint); 0: none; default: {}",
+                             arguments.checkpoint_interval_s))
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, kLongestLimitS).description(""));
+  app.add_option("--log-dir", arguments.log_dir, "folder for a log of each rank, and tables of times and tasks")
+      ->type_name("DIR");
   app.add_flag("--reproducible", arguments.reproducible,
                "leave out of the plan what differs between runs (ranks, threads, times)");
   app.add_option("--random-plan", arguments.random_plan,

@@ -22,10 +22,13 @@ struct Arguments {
   std::string cluster;              ///< empty: the model file's
   std::string constraints;          ///< empty: none
   engine::Options engine;
-  engine::PresolveSteps presolve;  ///< of a cost table
-  bool is_deterministic = false;   ///< the same solution of a cost table on every machine
-  std::string export_problem;      ///< where the model's cost table goes, which is wanted instead of a plan
-  bool check = false;              ///< nothing is searched for: `solution` is checked
+  engine::PresolveSteps presolve;      ///< of a cost table
+  bool is_deterministic = false;       ///< the same solution of a cost table on every machine
+  std::string export_problem;          ///< where the model's cost table goes, which is wanted instead of a plan
+  bool check = false;                  ///< nothing is searched for: `solution` is checked
+  bool resume = false;                 ///< go on from the checkpoint, if there is one
+  double checkpoint_interval_s = 120;  ///< 0: none is written
+  std::string log_dir;                 ///< where each rank's log and times go; empty: nowhere
   bool reproducible = false;
   bool has_overlap = true;  ///< communication may hide behind compute
   bool quiet = false;

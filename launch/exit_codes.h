@@ -11,5 +11,6 @@ inline constexpr int kExitInfeasible = 4;    ///< no plan fulfils the constraint
 inline constexpr int kExitNoSolution = 5;    ///< no plan was found, nor proven not to be
 inline constexpr int kExitInvalid = 6;       ///< of --check: it is no solution, or not what its file says
 inline constexpr int kExitInternal = 70;     ///< a fault of the program
+inline constexpr int kExitStopped = 75;      ///< a signal asked for the end: --resume goes on (EX_TEMPFAIL)
 
 }  // namespace autopar::launch

@@ -11,34 +11,45 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "costs/rules/rule.h"
+#include "engine/messages.h"
+#include "engine/stop.h"
+#include "engine/timing.h"
 #include "io/file.h"
 #include "io/input_error.h"
 #include "io/write_plan.h"
 #include "launch/advice.h"
+#include "launch/checkpoint.h"
 #include "launch/cli.h"
 #include "launch/exit_codes.h"
 #include "launch/export_problem.h"
 #include "launch/infeasible.h"
+#include "launch/mesh_jobs.h"
 #include "launch/mesh_search.h"
 #include "launch/progress.h"
 #include "launch/random_plan.h"
+#include "launch/signals.h"
 #include "launch/solve_tables.h"
 #include "launch/stopwatch.h"
 #include "launch/summary.h"
 #include "launch/task.h"
+#include "launch/times.h"
 #include "launch/units.h"
 #include "partition/plan_search.h"
 
 namespace autopar::launch {
 namespace {
 
+constexpr const char* kSolves = "solves";  // of one mesh, in the checkpoint
+
 /// What rank 0 tells the others: go on, or leave with this exit code.
 struct Verdict {
   bool leave = false;
   int exit_code = 0;
-  bool is_table = false;  ///< what is to be searched
+  enum class Work : std::uint8_t { kNone, kModel, kMeshes, kTable } work = Work::kNone;  ///< what is to be searched
 };
 static_assert(std::is_trivially_copyable_v<Verdict>);
 
@@ -60,7 +71,7 @@ class Rank0 {
     log_->set_pattern("%n: %^%l%$: %v");
   }
 
-  Verdict prepare(int argc, char** argv) {
+  Verdict prepare(int argc, char** argv, engine::Comm& comm) {
     const CommandLine line = parse_command_line(argc, argv);
     if (line.exit_code) {
       if (*line.exit_code == 0) {
@@ -73,8 +84,11 @@ class Rank0 {
     arguments_ = line.arguments;
     try {
       if (arguments_.check) return {true, check_tables(arguments_)};
+      if (!arguments_.log_dir.empty()) open_log(arguments_.log_dir, comm);
       read(io::read_file(arguments_.model));
-      if (!arguments_.export_problem.empty()) {
+      if (arguments_.export_problem.empty()) {
+        open_checkpoint();
+      } else {
         io::write_file(arguments_.output, exported_problem(*task_));
         return {true, kExitOptimal};
       }
@@ -87,17 +101,34 @@ class Rank0 {
     }
     if (task_) warn_of_unknown_ops();
     progress_.emplace(!arguments_.quiet, !tables_);
-    return {false, 0, tables_.has_value()};
+    return {false, 0, tables_ ? Verdict::Work::kTable : task_ ? Verdict::Work::kModel : Verdict::Work::kMeshes};
   }
 
+  /// What the other ranks have to know of the files.
+  const TaskFiles& files() const { return files_; }
+
   Verdict search(engine::Comm& comm) {
-    if (tables_) return search_tables(comm);
-    return task_ ? search_model(comm) : search_model_on_meshes(comm);
+    const Verdict verdict = tables_ ? search_tables(comm) : task_ ? search_model(comm) : search_model_on_meshes(comm);
+    if (checkpoint_)
+      checkpoint_->close(verdict.exit_code != kExitStopped && verdict.exit_code != kExitLimitReached &&
+                         verdict.exit_code != kExitNoSolution);
+    return verdict;
+  }
+
+  /// After the search: `ranks` did this with their time.
+  Verdict report(const Verdict& verdict, const std::vector<engine::Timing>& ranks) {
+    try {
+      if (!arguments_.log_dir.empty()) write_times(arguments_.log_dir, ranks);
+    } catch (const io::InputError& error) {
+      return fail(kExitBadInput, error.what());
+    }
+    if (!arguments_.quiet && ranks.size() > 1) fmt::print(tables_ ? stderr : stdout, "\n{}", times_table(ranks));
+    return verdict;
   }
 
  private:
   /// A model or a cost table: its content tells.
-  void read(const std::string& text) {
+  void read(std::string text) {
     const bool is_table = io::is_problem(text);
     if (!arguments_.export_problem.empty()) {
       arguments_.output = arguments_.export_problem;
@@ -106,25 +137,51 @@ class Rank0 {
     }
     if (is_table) {
       tables_.emplace(read_table_task(arguments_, text));
-    } else if (arguments_.devices > 0) {
-      meshes_ = meshes_to_choose_from(arguments_, text);
-      check_output(arguments_);
-      text_ = text;
+      return;
+    }
+    files_ = read_task_files(arguments_, std::move(text));
+    if (arguments_.devices > 0) {
+      meshes_ = meshes_to_choose_from(arguments_, files_);
     } else {
-      task_.emplace(read_task(arguments_, text));
+      task_.emplace(read_task(arguments_, files_));
       if (arguments_.export_problem.empty()) build_task(*task_);
+    }
+    check_output(arguments_);
+  }
+
+  void open_checkpoint() {
+    Checkpoint::Identity identity{{"program", "autopar-search " AUTOPAR_VERSION},
+                                  {"input", io::content_hash(tables_ ? tables_->source.problem_hash : files_.model)}};
+    if (!tables_) {
+      identity["cluster"] = io::content_hash(files_.cluster);
+      identity["constraints"] = arguments_.constraints.empty() ? "" : io::content_hash(files_.constraints);
+      identity["mesh"] =
+          task_ ? mesh_text(task_->problem.mesh)
+                : fmt::format("of {} devices in up to {} dims", arguments_.devices, arguments_.max_mesh_dims);
+      identity["overlap"] = arguments_.has_overlap ? "model" : "none";
+      identity["random plan"] = arguments_.random_plan ? std::to_string(*arguments_.random_plan) : "";
+      identity["gap"] = fmt::format("{}", arguments_.engine.gap);
+    }
+    const std::string path = arguments_.output + ".checkpoint";
+    checkpoint_.emplace(path, std::move(identity), arguments_.checkpoint_interval_s,
+                        [log = log_](const std::string& message) { log->warn("{}", message); });
+    if (!arguments_.resume) return;
+    if (checkpoint_->load()) {
+      log_->info("going on from {}", path);
+    } else {
+      log_->info("there is no {}; starting from the beginning", path);
     }
   }
 
   Verdict search_tables(engine::Comm& comm) {
-    const TableResult result = solve_tables(*tables_, arguments_, comm, *progress_);
+    const TableResult result = solve_tables(*tables_, arguments_, comm, *progress_, *checkpoint_);
     progress_->clear();
     const engine::Solution& solution = result.solution;
     if (solution.status == engine::Status::kInfeasible) {
       return fail(kExitInfeasible, fmt::format("{}: no solution is allowed", arguments_.model));
     }
     if (solution.assignment.empty() && tables_->problem.network.num_variables() > 0) {
-      return fail(kExitNoSolution, "the time limit came before a solution was found");
+      return stopped_without("solution");
     }
     const io::RunInfo run{ranks_, arguments_.engine.num_threads(), tables_->read_s, 0, result.solve_s};
     const std::string text = io::format_solution(solution, tables_->source, result.timeline,
@@ -134,7 +191,7 @@ class Rank0 {
     if (!arguments_.quiet) {
       fmt::print("{}\nSolution written to {}\n", table_summary(*tables_, result, run), arguments_.output);
     }
-    return {true, solution.status == engine::Status::kLimitReached ? kExitLimitReached : kExitOptimal};
+    return solution.status == engine::Status::kLimitReached ? stopped() : Verdict{true, kExitOptimal};
   }
 
   Verdict search_model(engine::Comm& comm) {
@@ -147,8 +204,15 @@ class Rank0 {
     }
     const Stopwatch watch;
     partition::SharedSolver solver(options, comm, [&](const engine::Progress& progress) { progress_->show(progress); });
+    engine::SolveRecord record;
+    if (const auto known = checkpoint_->find(kSolves)) record = engine::unpack_record(*known);
+    solver.resume(std::move(record),
+                  [&](const engine::SolveRecord& grown) { checkpoint_->put(kSolves, engine::pack(grown)); });
     const partition::PlanSearchResult found = partition::search_plan(input, options, solver);
     const double solve_s = watch.seconds();
+    engine::Timing& timing = comm.timing();
+    timing.add(engine::Phase::kRead, task_->read_s);
+    timing.add(engine::Phase::kPrice, task_->build_s);
     const Verdict verdict = found.plan ? write(found, {}, solve_s) : explain(found, solver);
     solver.leave();
     return verdict;
@@ -156,27 +220,25 @@ class Rank0 {
 
   Verdict search_model_on_meshes(engine::Comm& comm) {
     const Stopwatch watch;
-    partition::SharedSolver solver(arguments_.engine, comm,
-                                   [&](const engine::Progress& progress) { progress_->show(progress); });
+    const auto show = [&](const engine::Progress& progress) { progress_->show(progress); };
+    partition::SharedSolver solver(arguments_.engine, comm, show);
+    std::variant<MeshSearch, MeshFailure> result =
+        search_meshes(meshes_, arguments_, files_, solver, *checkpoint_, show);
     Verdict verdict;
-    try {
-      MeshSearch searched = search_meshes(meshes_, arguments_, text_, solver);
-      const double solve_s = watch.seconds() - searched.task.read_s - searched.task.build_s;
-      task_.emplace(std::move(searched.task));
+    if (const auto* failure = std::get_if<MeshFailure>(&result)) {
+      verdict = fail(failure->exit_code, failure->text);
+    } else {
+      auto& searched = std::get<MeshSearch>(result);
+      task_.emplace(std::move(searched.best.task));
       warn_of_unknown_ops();
-      if (searched.found.plan) {
-        verdict = write(searched.found, searched.meshes, solve_s);
+      const partition::PlanSearchResult& found = searched.best.found;
+      if (found.plan) {
+        verdict = write(found, searched.meshes, watch.seconds());
       } else {
         log_->error("none of {} meshes of {} devices has a plan; of {}:", meshes_.size(), arguments_.devices,
                     mesh_text(task_->problem.mesh));
-        verdict = explain(searched.found, solver);
+        verdict = explain(found, solver);
       }
-    } catch (const io::InputError& error) {
-      verdict = fail(kExitBadInput, error.what());
-    } catch (const costs::NodeError& error) {
-      verdict = fail(kExitBadInput, fmt::format("{}: {}", arguments_.model, error.what()));
-    } catch (const partition::PinError& error) {
-      verdict = fail(kExitInfeasible, error.what());
     }
     solver.leave();
     return verdict;
@@ -191,9 +253,9 @@ class Rank0 {
     const bool is_infeasible = found.status == engine::Status::kInfeasible;
     if (found.points.empty() && is_infeasible) return fail(kExitInfeasible, explain_contradiction(task_->problem));
     if (!is_infeasible && solver.is_out_of_time()) {
-      return fail(kExitNoSolution, "the time limit came before a plan was found");
+      return stopped_without("plan");
     }
-    const Advice advice = find_advice(*task_, arguments_, found.points, solver);
+    const Advice advice = find_advice(*task_, arguments_, files_, found.points, solver);
     const bool is_proven = is_infeasible || advice.least.bound_bytes > task_->problem.pins.memory_limit_bytes;
     return fail(is_proven ? kExitInfeasible : kExitNoSolution, explain_memory(task_->problem, advice, is_proven));
   }
@@ -214,7 +276,22 @@ class Rank0 {
       fmt::print("Plan written to {}\n", arguments_.output);
     }
     const bool is_done = arguments_.random_plan || found.status != engine::Status::kLimitReached;
-    return {true, is_done ? kExitOptimal : kExitLimitReached};
+    return is_done ? Verdict{true, kExitOptimal} : stopped();
+  }
+
+  /// The best so far is written.
+  Verdict stopped() {
+    const int signal = engine::stop_signal();
+    if (signal == 0) return {true, kExitLimitReached};
+    log_->warn("stopped by {}; what is written is the best so far, and --resume goes on", signal_name(signal));
+    return {true, kExitStopped};
+  }
+
+  Verdict stopped_without(std::string_view what) {
+    const int signal = engine::stop_signal();
+    if (signal == 0) return fail(kExitNoSolution, fmt::format("the time limit came before a {} was found", what));
+    return fail(kExitStopped,
+                fmt::format("{} came before a {} was found; --resume goes on", signal_name(signal), what));
   }
 
   std::optional<Verdict> write_output(const std::string& text) {
@@ -237,32 +314,50 @@ class Rank0 {
   Arguments arguments_;
   std::optional<Task> task_;         // if the input is a model
   std::vector<costs::Mesh> meshes_;  // or a model and the mesh is to be chosen; then task_ is that of the best
-  std::string text_;                 // of the model file, then
+  TaskFiles files_;                  // of a model
   std::optional<TableTask> tables_;  // if it is a cost table
   std::optional<ProgressLine> progress_;
+  std::optional<Checkpoint> checkpoint_;
 };
 
 int run_rank_0(int argc, char** argv, engine::Comm& comm) {
   Rank0 rank0(comm.size());
-  const Verdict verdict = share(comm, rank0.prepare(argc, argv));
+  const Verdict verdict = share(comm, rank0.prepare(argc, argv, comm));
   if (verdict.leave) return verdict.exit_code;
-  return share(comm, rank0.search(comm)).exit_code;
+  if (verdict.work == Verdict::Work::kMeshes) {
+    std::string files = pack(rank0.files());
+    comm.broadcast(files);
+  }
+  const Verdict found = rank0.search(comm);
+  return share(comm, rank0.report(found, gather_times(comm))).exit_code;
 }
 
 int run_other_rank(int argc, char** argv, engine::Comm& comm) {
   const Verdict verdict = share(comm, {});
   if (verdict.leave) return verdict.exit_code;
-  if (verdict.is_table) {
-    help_solve_tables(parse_command_line(argc, argv).arguments, comm);
+  const Arguments arguments = parse_command_line(argc, argv).arguments;
+  if (!arguments.log_dir.empty()) open_log(arguments.log_dir, comm);
+  if (verdict.work == Verdict::Work::kTable) {
+    help_solve_tables(arguments, comm);
   } else {
-    partition::help_solve(comm);
+    TaskFiles files;
+    if (verdict.work == Verdict::Work::kMeshes) {
+      std::string bytes;
+      comm.broadcast(bytes);
+      files = unpack_task_files(bytes);
+    }
+    partition::help_solve(comm, [&](const std::string& job) {
+      return pack(do_mesh_job(unpack_mesh_job(job), arguments, files, comm.timing()));
+    });
   }
+  gather_times(comm);
   return share(comm, {}).exit_code;
 }
 
 }  // namespace
 
 int run(int argc, char** argv, engine::Comm& comm) {
+  handle_signals(comm.rank() == 0);
   return comm.rank() == 0 ? run_rank_0(argc, argv, comm) : run_other_rank(argc, argv, comm);
 }
 

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "engine/anytime.h"
+#include "engine/comm.h"
+#include "engine/messages.h"
+#include "engine/solve_record.h"
 #include "io/check_solution.h"
 #include "io/file.h"
 #include "io/input_error.h"
@@ -14,6 +19,8 @@
 
 namespace autopar::launch {
 namespace {
+
+constexpr const char* kSolution = "solution";  // in the checkpoint
 
 /// Keeps what the search knew, at each change.
 class Timeline {
@@ -58,19 +65,45 @@ TableTask read_table_task(const Arguments& arguments, const std::string& text) {
   return task;
 }
 
-TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm,
-                         ProgressLine& progress) {
+TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm, ProgressLine& progress,
+                         Checkpoint& checkpoint) {
   const Stopwatch watch;
   Timeline timeline;
+  engine::AnytimeOptions options = options_of(arguments);
+  engine::Solution known;
+  if (const auto bytes = checkpoint.find(kSolution)) known = engine::unpack_solution(*bytes);
+  options.known = known.assignment;
+  options.known_bound = known.bound;
+  engine::Solution best = known;
+  Stopwatch since_kept;
+  const auto keep = [&](engine::Cost cost, engine::Cost bound, const engine::Assignment& assignment) {
+    const bool is_better = cost < best.cost || (bound > best.bound && since_kept.seconds() >= 1);
+    if (assignment.empty() || !is_better) return;
+    since_kept = Stopwatch();
+    if (cost < best.cost) best.assignment = assignment;
+    best.cost = std::min(best.cost, cost);
+    best.bound = std::max(best.bound, bound);
+    checkpoint.put(kSolution, engine::pack(best));
+  };
   TableResult result;
-  result.solution =
-      engine::solve_anytime(task.problem.network, options_of(arguments), comm, [&](const engine::Progress& now) {
-        timeline.add(now.seconds, now.cost, now.bound);
-        progress.show(now);
-      });
+  result.solution = engine::solve_anytime(task.problem.network, options, comm, [&](const engine::Progress& now) {
+    timeline.add(now.seconds, now.cost, now.bound);
+    progress.show(now);
+    if (now.assignment) keep(now.cost, now.bound, *now.assignment);
+  });
+  engine::Solution& solution = result.solution;
+  keep(solution.cost, solution.bound, solution.assignment);
+  const bool is_cut_short =
+      solution.status == engine::Status::kLimitReached || solution.status == engine::Status::kNoSolution;
+  if (is_cut_short) solution = engine::better_of(std::move(solution), known);
   result.solve_s = watch.seconds();
-  timeline.add(result.solve_s, result.solution.cost, result.solution.bound);
+  timeline.add(result.solve_s, solution.cost, solution.bound);
   result.timeline = timeline.take();
+  const engine::Stats& stats = solution.stats;
+  comm.timing().add(engine::Phase::kRead, task.read_s);
+  comm.timing().add(engine::Phase::kPresolve, stats.presolve_s);
+  comm.timing().add(engine::Phase::kBound, stats.bound_s);
+  comm.timing().add(engine::Phase::kSearch, stats.search_s);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include "engine/solve.h"
 #include "io/read_problem.h"
 #include "io/write_solution.h"
+#include "launch/checkpoint.h"
 #include "launch/cli.h"
 #include "launch/progress.h"
 
@@ -28,7 +29,9 @@ struct TableResult {
 };
 
 /// Searches on all ranks; the others are in help_solve_tables().
-TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm, ProgressLine& progress);
+/// What it finds is in `checkpoint`, and it goes on from what is there.
+TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm, ProgressLine& progress,
+                         Checkpoint& checkpoint);
 
 /// What the other ranks do meanwhile.
 void help_solve_tables(const Arguments& arguments, engine::Comm& comm);

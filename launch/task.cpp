@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "costs/fusion.h"
 #include "io/file.h"
@@ -32,10 +33,9 @@ costs::Mesh choose_mesh(const Arguments& arguments, const io::ModelFile& model) 
   return mesh;
 }
 
-io::ClusterFile choose_cluster(const Arguments& arguments, const io::ModelFile& model) {
-  if (!arguments.cluster.empty()) return io::read_cluster(arguments.cluster, "--cluster");
+io::ClusterFile choose_cluster(const Arguments& arguments, const TaskFiles& files, const io::ModelFile& model) {
+  if (!files.cluster_path.empty()) return io::parse_cluster(files.cluster_path, files.cluster);
   if (model.inline_cluster) return *model.inline_cluster;
-  if (!model.cluster_name.empty()) return io::read_cluster(model.cluster_name, arguments.model + ": cluster");
   throw io::InputError(arguments.model, "", "the model file names no cluster; give one, such as --cluster h100");
 }
 
@@ -51,21 +51,34 @@ void check_output(const Arguments& arguments) {
   io::check_writable(arguments.output);
 }
 
-costs::Cluster read_task_cluster(const Arguments& arguments, const std::string& text) {
-  return choose_cluster(arguments, io::read_model(arguments.model, text)).cluster;
+TaskFiles read_task_files(const Arguments& arguments, std::string model) {
+  TaskFiles files;
+  if (!arguments.cluster.empty()) {
+    files.cluster_path = io::cluster_path(arguments.cluster, "--cluster");
+  } else if (const std::string name = io::cluster_name_of(arguments.model, model); !name.empty()) {
+    files.cluster_path = io::cluster_path(name, arguments.model + ": cluster");
+  }
+  if (!files.cluster_path.empty()) files.cluster = io::read_file(files.cluster_path);
+  if (!arguments.constraints.empty()) files.constraints = io::read_file(arguments.constraints);
+  files.model = std::move(model);
+  return files;
 }
 
-Task read_task(const Arguments& arguments, const std::string& text) {
+costs::Cluster read_task_cluster(const Arguments& arguments, const TaskFiles& files) {
+  return choose_cluster(arguments, files, io::read_model(arguments.model, files.model)).cluster;
+}
+
+Task read_task(const Arguments& arguments, const TaskFiles& files) {
   const Stopwatch watch;
   Task task;
-  io::ModelFile model = io::read_model(arguments.model, text);
-  io::ClusterFile cluster = choose_cluster(arguments, model);
+  io::ModelFile model = io::read_model(arguments.model, files.model);
+  io::ClusterFile cluster = choose_cluster(arguments, files, model);
   task.problem.mesh = choose_mesh(arguments, model);
   std::vector<io::JsonValue> layers;
   if (model.constraints) layers.push_back(*model.constraints);
   std::optional<io::ConstraintsFile> constraints;
   if (!arguments.constraints.empty()) {
-    constraints = io::read_constraints(arguments.constraints);
+    constraints = io::read_constraints(arguments.constraints, files.constraints);
     layers.push_back(constraints->constraints);
     task.source.constraints_hash = constraints->hash;
   }
@@ -82,7 +95,6 @@ Task read_task(const Arguments& arguments, const std::string& text) {
   task.source.model_hash = std::move(model.hash);
   task.source.cluster_hash = std::move(cluster.hash);
   task.source.aliases = std::move(model.graph_file.aliases);
-  check_output(arguments);
   task.read_s = watch.seconds();
   return task;
 }

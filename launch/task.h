@@ -22,11 +22,22 @@ struct Task {
   double build_s = 0;
 };
 
-/// Reads and checks all input files; `text`: that of the model file. Throws io::InputError.
-Task read_task(const Arguments& arguments, const std::string& text);
+/// The texts of all files that state a problem: rank 0 reads them once, for all searches and ranks.
+struct TaskFiles {
+  std::string model;
+  std::string cluster_path;  ///< of `cluster`; empty: the model file has the description in it, or none
+  std::string cluster;
+  std::string constraints;  ///< only read if arguments.constraints names a file
+};
+
+/// `model`: the text of the model file. Throws io::InputError.
+TaskFiles read_task_files(const Arguments& arguments, std::string model);
+
+/// Checks the problem. Throws io::InputError.
+Task read_task(const Arguments& arguments, const TaskFiles& files);
 
 /// The cluster that the files or arguments name. Throws io::InputError.
-costs::Cluster read_task_cluster(const Arguments& arguments, const std::string& text);
+costs::Cluster read_task_cluster(const Arguments& arguments, const TaskFiles& files);
 
 /// Refuses an output path that is an input's, or that cannot be written. Throws io::InputError.
 void check_output(const Arguments& arguments);

@@ -7,15 +7,22 @@
 #include <type_traits>
 #include <utility>
 
+#include "engine/stop.h"
+
 namespace autopar::partition {
 namespace {
 
+using engine::Solution;
+using engine::SolveRecord;
+using engine::Status;
+
 constexpr std::size_t kNarrowRows = std::size_t{1} << 14;
 
-/// What rank 0 tells the others before each search: help, or leave.
+/// What rank 0 tells the others: help with a network, help with a round of tasks, or leave.
 struct Call {
-  bool leave = true;
-  engine::Options options = {};
+  enum class Kind : std::uint8_t { kSolve, kTasks, kLeave };
+  Kind kind = Kind::kLeave;
+  engine::Options options = {};  // kSolve
 };
 static_assert(std::is_trivially_copyable_v<Call>);
 
@@ -42,24 +49,90 @@ SharedSolver::SharedSolver(const engine::Options& options, engine::Comm& comm,
                            std::function<void(const engine::Progress&)> progress)
     : options_(options), comm_(comm), progress_(std::move(progress)) {}
 
-engine::Solution SharedSolver::solve(const engine::CostNetwork& network, engine::Options options) {
+Solution SharedSolver::solve(const engine::CostNetwork& network, engine::Options options) {
+  if (has_answer()) return answer(network);
+  if (replays_) return {};
+  return compute(network, std::move(options));
+}
+
+Solution SharedSolver::answer(const engine::CostNetwork& network) {
+  const Solution& known = record_.entries[next_++].solution;
+  const bool fits = known.assignment.empty() || (std::ssize(known.assignment) == network.num_variables() &&
+                                                 engine::evaluate(network, known.assignment) == known.cost);
+  if (!fits) throw std::logic_error("an earlier answer does not fit the network that is asked now");
+  return known;
+}
+
+Solution SharedSolver::compute(const engine::CostNetwork& network, engine::Options options) {
+  SolveRecord::Entry entry;
+  entry.was_late = is_out_of_time();
   options.time_limit_s = options_.time_limit_s > 0 ? std::max(seconds_left(), 0.001) : 0;
-  share(comm_, {false, options});
-  return engine::solve(network, options, comm_, progress_);
+  share(comm_, {Call::Kind::kSolve, options});
+  entry.solution = engine::solve(network, options, comm_, progress_);
+  const Status status = entry.solution.status;
+  entry.was_cut_short = is_out_of_time() && (status == Status::kLimitReached || status == Status::kNoSolution);
+  if (cut_short_ && entry.was_cut_short) entry.solution = engine::better_of(std::move(entry.solution), *cut_short_);
+  cut_short_.reset();
+  record_.entries.push_back(entry);
+  next_ = record_.entries.size();
+  if (changed_) changed_(record_);
+  return std::move(entry.solution);
+}
+
+bool SharedSolver::is_out_of_time() const {
+  if (replays_) return has_answer() ? record_.entries[next_].was_late : record_.ended_late;
+  if (has_answer()) return false;
+  return engine::stop_signal() != 0 || (options_.time_limit_s > 0 && seconds_left() <= 0);
+}
+
+void SharedSolver::run(engine::TaskRound& round, const engine::Report& report) {
+  engine::Deadline deadline;
+  if (options_.time_limit_s > 0) deadline = engine::Deadline::after(start_, options_.time_limit_s);
+  share(comm_, {Call::Kind::kTasks, options_});
+  engine::run_on_all_ranks(round, deadline, comm_, report);
+  engine::dismiss(Status::kOptimal, comm_);
 }
 
 void SharedSolver::leave() { share(comm_, {}); }
 
 double SharedSolver::seconds_left() const {
+  if (options_.time_limit_s <= 0) return 0;
   const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - start_;
   return options_.time_limit_s - gone.count();
 }
 
-void help_solve(engine::Comm& comm) {
+void SharedSolver::resume(SolveRecord record, std::function<void(const SolveRecord&)> changed) {
+  const auto end = std::ranges::find_if(
+      record.entries, [](const SolveRecord::Entry& entry) { return entry.was_late || entry.was_cut_short; });
+  if (end != record.entries.end() && !end->was_late) cut_short_ = std::move(end->solution);
+  record.entries.erase(end, record.entries.end());
+  record_ = std::move(record);
+  changed_ = std::move(changed);
+}
+
+void SharedSolver::replay(SolveRecord record) {
+  record_ = std::move(record);
+  replays_ = true;
+}
+
+SolveRecord SharedSolver::take_record() {
+  record_.ended_late = is_out_of_time();
+  return std::move(record_);
+}
+
+void help_solve(engine::Comm& comm, const engine::TaskFunction& function) {
   while (true) {
     const Call call = share(comm, {});
-    if (call.leave) return;
-    engine::solve({}, call.options, comm);
+    switch (call.kind) {
+      case Call::Kind::kSolve:
+        engine::solve({}, call.options, comm);
+        break;
+      case Call::Kind::kTasks:
+        engine::serve(comm, function);
+        break;
+      case Call::Kind::kLeave:
+        return;
+    }
   }
 }
 

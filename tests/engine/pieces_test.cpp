@@ -4,7 +4,7 @@
 
 #include "engine/bound.h"
 #include "engine/comm.h"
-#include "engine/worker.h"
+#include "engine/block_tasks.h"
 #include "tests/engine/random_network.h"
 
 namespace autopar::engine {

@@ -57,7 +57,7 @@ TEST(RandomCostsTest, what_is_forbidden_or_used_stays) {
 
 /// Values of all variables together.
 std::size_t num_values(const Arguments& arguments) {
-  Task task = read_task(arguments, io::read_file(arguments.model));
+  Task task = read_task(arguments, read_task_files(arguments, io::read_file(arguments.model)));
   build_task(task);
   std::size_t count = 0;
   for (std::int32_t v = 0; v < task.model.network.num_variables(); ++v) {

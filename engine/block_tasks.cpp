@@ -1,7 +1,6 @@
-#include "engine/worker.h"
+#include "engine/block_tasks.h"
 
 #include <algorithm>
-#include <deque>
 #include <numeric>
 
 #include "engine/index.h"
@@ -9,8 +8,6 @@
 
 namespace autopar::engine {
 namespace {
-
-constexpr int kTasksInFlight = 2;  // per worker: one running, one waiting
 
 /// A block is split for several ranks above this many allowed pairs of values on its edges, into parts of about that.
 constexpr std::size_t kTaskWeight = 20'000;
@@ -55,11 +52,10 @@ double seconds_left(const Deadline& deadline) {
   return std::max(left.count(), 1e-3);
 }
 
-/// Hands blocks to ranks and takes results back.
-class Dispatcher {
+class BlockRound : public TaskRound {
  public:
-  Dispatcher(const std::vector<Block>& blocks, const BlockOptions& options, const Deadline& deadline, Comm& comm)
-      : options_(options), deadline_(deadline), comm_(comm) {
+  BlockRound(const std::vector<Block>& blocks, const BlockOptions& options, const Deadline& deadline)
+      : options_(options), deadline_(deadline) {
     for (const Block& block : blocks) {
       std::vector<Block> tasks = tasks_of(block);
       num_tasks_.push_back(tasks.size());
@@ -69,31 +65,25 @@ class Dispatcher {
     for (BlockResult& result : results_) result.outcome = BlockResult::Outcome::kStopped;
     std::vector<std::size_t> weights;
     for (const Block& task : tasks_) weights.push_back(weight(task));
-    std::vector<std::size_t> order(tasks_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return weights[a] > weights[b]; });
-    queue_.assign(order.begin(), order.end());
+    order_.resize(tasks_.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::ranges::stable_sort(order_, [&](std::size_t a, std::size_t b) { return weights[a] > weights[b]; });
   }
 
-  std::vector<BlockResult> run(const Report& progress) {
-    for (int round = 0; round < kTasksInFlight; ++round) {
-      for (int rank = 1; rank < comm_.size(); ++rank) hand_out(rank);
-    }
-    while (!queue_.empty() || in_flight_ > 0) {
-      while (auto message = comm_.try_receive()) take(*message);
-      if (!queue_.empty()) {
-        const std::size_t mine = queue_.back();
-        queue_.pop_back();
-        store(mine, search(tasks_[mine], options_, deadline_));
-      } else if (in_flight_ > 0) {
-        take(comm_.receive());
-      }
-      if (progress) progress(done_, tasks_.size());
-    }
-    return by_block();
+  std::size_t size() const override { return tasks_.size(); }
+
+  std::string name(std::size_t task) const override { return "block " + std::to_string(order_[task]); }
+
+  std::string pack(std::size_t task) const override {
+    return engine::pack(BlockTask{seconds_left(deadline_), options_, tasks_[order_[task]]});
   }
 
- private:
+  void run(std::size_t task) override { results_[order_[task]] = search(tasks_[order_[task]], options_, deadline_); }
+
+  void take(std::size_t task, const std::string& result) override {
+    results_[order_[task]] = unpack_block_result(result);
+  }
+
   std::vector<BlockResult> by_block() {
     std::vector<BlockResult> merged;
     auto next = results_.begin();
@@ -106,69 +96,31 @@ class Dispatcher {
     return merged;
   }
 
-  void hand_out(int rank) {
-    if (queue_.empty()) return;
-    const std::size_t next = queue_.front();
-    queue_.pop_front();
-    TaskMessage task;
-    task.id = static_cast<std::int32_t>(next);
-    task.seconds_left = seconds_left(deadline_);
-    task.options = options_;
-    task.block = tasks_[next];
-    comm_.send(rank, pack(task));
-    ++in_flight_;
-  }
-
-  void take(const Comm::Message& message) {
-    ResultMessage result = unpack_result(message.bytes);
-    --in_flight_;
-    store(ix(result.id), std::move(result.result));
-    hand_out(message.from);
-  }
-
-  void store(std::size_t task, BlockResult result) {
-    // After a task that grew too large the others still run: which one is reported must not depend on who was first.
-    if (result.outcome == BlockResult::Outcome::kStopped) queue_.clear();
-    results_[task] = std::move(result);
-    ++done_;
-  }
-
-  std::vector<Block> tasks_;
-  std::vector<std::size_t> num_tasks_;  // per block
+ private:
   const BlockOptions& options_;
   const Deadline& deadline_;
-  Comm& comm_;
+  std::vector<Block> tasks_;
+  std::vector<std::size_t> num_tasks_;  // per block
+  std::vector<std::size_t> order_;      // largest first
   std::vector<BlockResult> results_;
-  std::deque<std::size_t> queue_;  // largest first
-  int in_flight_ = 0;
-  std::size_t done_ = 0;
 };
 
 }  // namespace
 
 std::vector<BlockResult> search_on_all_ranks(const std::vector<Block>& blocks, const BlockOptions& options,
-                                             const Deadline& deadline, Comm& comm, const Report& progress) {
-  return Dispatcher(blocks, options, deadline, comm).run(progress);
+                                             const Deadline& deadline, Comm& comm, const Report& report) {
+  BlockRound round(blocks, options, deadline);
+  run_on_all_ranks(round, deadline, comm, report);
+  return round.by_block();
 }
 
-Status work(Comm& comm) {
-  while (true) {
-    const Comm::Message message = comm.receive();
-    const TaskMessage task = unpack_task(message.bytes);
-    if (task.last) return task.status;
-    Deadline deadline;
-    if (task.seconds_left > 0) {
-      deadline = Deadline::after(std::chrono::steady_clock::now(), task.seconds_left);
-    }
-    comm.send(message.from, pack(ResultMessage{task.id, search(task.block, task.options, deadline)}));
+std::string do_block_task(const std::string& task) {
+  const BlockTask unpacked = unpack_block_task(task);
+  Deadline deadline;
+  if (unpacked.seconds_left > 0) {
+    deadline = Deadline::after(std::chrono::steady_clock::now(), unpacked.seconds_left);
   }
-}
-
-void dismiss_workers(Status status, Comm& comm) {
-  TaskMessage last;
-  last.last = true;
-  last.status = status;
-  for (int rank = 1; rank < comm.size(); ++rank) comm.send(rank, pack(last));
+  return pack(search(unpacked.block, unpacked.options, deadline));
 }
 
 }  // namespace autopar::engine
