@@ -9,19 +9,33 @@
 #include <list>
 #include <thread>
 
+#include "engine/launcher.h"
+
 namespace autopar::engine {
 namespace {
 
 constexpr int kTag = 1;
 constexpr int kBroadcastTag = 2;
 
-/// Whether a launcher told this process its place among others. One variable per way of launching: Open MPI's mpirun;
-/// PMIx (srun --mpi=pmix, prte, Open MPI 5); PMI-1 and PMI-2 (Hydra's mpiexec, srun --mpi=pmi2); a Slurm step without
-/// any of them, which MPI itself shall refuse or take; Cray's aprun and PALS; Flux.
-bool launched_by_mpi() {
-  constexpr std::array kVariables = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK",    "PMI_FD",
-                                     "SLURM_STEP_ID",        "ALPS_APP_PE", "PALS_RANKID", "FLUX_TASK_RANK"};
-  return std::ranges::any_of(kVariables, [](const char* name) { return std::getenv(name) != nullptr; });
+/// Open MPI would end the process itself, with a page of text each, where srun gives it no PMIx. (One that is built
+/// with Slurm's own PMI could go on, but nothing tells before it has tried; all of them have mpirun.)
+#ifdef OPEN_MPI
+constexpr bool kNeedsPmix = true;
+#else
+constexpr bool kNeedsPmix = false;
+#endif
+
+/// Such as "Open MPI v4.1.4".
+std::string mpi_name() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string name(text.data(), static_cast<std::size_t>(length));
+  return name.substr(0, name.find_first_of(",\n"));
+}
+
+[[noreturn]] void refuse(const Launcher& launcher) {
+  throw LaunchError(launcher.is_first ? launch_fault(launcher, mpi_name()) : "");
 }
 
 /// Pause that grows while nothing happens: waiting costs about 1% of a core, a busy exchange stays quick.
@@ -82,7 +96,17 @@ struct Comm::World {
   std::list<PendingSend> sends;  // a list: the buffers must stay where they are
 };
 
-Comm::Comm(int& argc, char**& argv) : world_(launched_by_mpi() ? std::make_unique<World>(argc, argv) : nullptr) {}
+Comm::Comm(int& argc, char**& argv) {
+  const Launcher launcher = find_launcher([](const char* name) { return std::getenv(name); });
+  if (launcher.kind == Launcher::Kind::kNone) return;
+  if (kNeedsPmix && launcher.kind == Launcher::Kind::kSlurm) refuse(launcher);
+  world_ = std::make_unique<World>(argc, argv);
+  // Else each of the processes would search for itself and write the same file.
+  if (size() == 1 && launcher.num_processes > 1) {
+    world_.reset();  // Boost.MPI aborts if an exception passes its environment
+    refuse(launcher);
+  }
+}
 
 Comm::Comm() = default;
 

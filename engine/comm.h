@@ -17,6 +17,7 @@ class Comm {
  public:
   /// Initialises MPI if a launcher (mpirun, srun, ...) started this process; otherwise this is a world of one rank
   /// without MPI, whose start takes 0.3 s, longer than most searches. At most one per process, alive until it ends.
+  /// LaunchError if a launcher started several processes that MPI cannot join.
   Comm(int& argc, char**& argv);
   /// A world of one rank without MPI, for tests and embedding.
   Comm();

@@ -4,11 +4,13 @@
 #include <exception>
 
 #include "engine/comm.h"
+#include "engine/launcher.h"
 #include "launch/exit_codes.h"
 #include "launch/program.h"
 
-int main(int argc, char** argv) {
-  autopar::engine::Comm comm(argc, argv);
+namespace {
+
+int run_with(autopar::engine::Comm& comm, int argc, char** argv) {
   try {
     return autopar::launch::run(argc, argv, comm);
   } catch (const std::exception& error) {
@@ -17,5 +19,17 @@ int main(int argc, char** argv) {
                comm.rank(), error.what());
     std::fflush(stderr);
     comm.abort(autopar::launch::kExitInternal);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    autopar::engine::Comm comm(argc, argv);
+    return run_with(comm, argc, argv);
+  } catch (const autopar::engine::LaunchError& error) {
+    if (*error.what() != '\0') fmt::print(stderr, "autopar-search: error: {}\n", error.what());
+    return autopar::launch::kExitBadInput;
   }
 }
