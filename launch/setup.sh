@@ -3,7 +3,7 @@
 # A second run finds everything there and does nothing.
 #
 #   launch/setup.sh          what is needed to build, test and run
-#   launch/setup.sh --dev    also clang-format and clang-tidy
+#   launch/setup.sh --dev    also clang-format and clang-tidy, and Slurm for its tests
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,7 +16,7 @@ requirements=(torch==2.13.0 transformers numpy -e ".[export,examples,dev]")
 
 for argument in "$@"; do
   case $argument in
-    --dev) packages+=(clang-format clang-tidy) ;;
+    --dev) packages+=(clang-format clang-tidy slurm-wlm munge) ;;
     *) echo "setup: unknown argument $argument; only --dev is known" >&2; exit 2 ;;
   esac
 done
