@@ -137,7 +137,7 @@ def test_a_start_without_launcher_is_one_rank(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("mpi", ["none", "pmi2"])
 def test_a_launcher_that_mpi_cannot_serve_is_refused(cluster: Cluster, mpi: str) -> None:
-    command = (cluster.program, *QUICK, "-o", "plan.json")
+    command = (str(cluster.program), *QUICK, "-o", "plan.json")
     result = cluster.run("srun", f"--mpi={mpi}", "-n", "3", *command, check=False)
     assert result.returncode == 2
     (explained,) = [line for line in result.stderr.splitlines() if not line.startswith("srun: ")]
