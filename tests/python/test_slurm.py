@@ -165,8 +165,16 @@ def test_a_study(cluster: Cluster) -> None:
     assert [job.log.with_name(job.log.name.replace("LINE", str(i))).exists() for i in (1, 2, 3)] == 3 * [True]
 
 
-@pytest.mark.parametrize(("launcher", "kind"), [("srun", ()), ("mpirun", ()), ("srun", ("--requeue",))])
-def test_scancel_ends_all_and_leaves_nothing_half(cluster: Cluster, launcher: str, kind: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("launcher", "kind"),
+    [
+        ("srun", ["--requeue"]),
+        ("mpirun", []),
+        pytest.param("srun", [], marks=pytest.mark.slow),
+        pytest.param("mpirun", ["--requeue"], marks=pytest.mark.slow),
+    ],
+)
+def test_scancel_ends_all_and_leaves_nothing_half(cluster: Cluster, launcher: str, kind: list[str]) -> None:
     job = cluster.submit("--launcher", launcher, *kind, "--", *ENDLESS, "-o", "plan.json", ranks=3)
     job.wait_until_it_searches()
     assert len(ranks_of(cluster.folder)) == 3
@@ -186,25 +194,28 @@ def test_scancel_ends_all_and_leaves_nothing_half(cluster: Cluster, launcher: st
 def go_on(job: Job) -> None:
     """Slurm lets a job that was put back wait for two minutes."""
     job.wait_for("PENDING")
+    # Within the second in which it was put back, slurmd takes a start for one of the job that was revoked.
+    time.sleep(2)
     job.cluster.run("scontrol", "update", f"JobId={job.number}", "StartTime=now")
     job.wait_for("RUNNING", *FINAL_STATES)
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_job_that_is_put_back_resumes_to_the_same_plan(cluster: Cluster, launcher: str) -> None:
+@pytest.mark.parametrize(("launcher", "times"), [("srun", 1), pytest.param("mpirun", 2, marks=pytest.mark.slow)])
+def test_a_job_that_is_put_back_resumes_to_the_same_plan(cluster: Cluster, launcher: str, times: int) -> None:
     job = cluster.submit("--launcher", launcher, "--requeue", "--", *LONG, "-o", "plan.json")
     checkpoint = cluster.folder / "plan.json.checkpoint"
-    for _ in range(2):
+    for _ in range(times):
         job.wait_until_it_searches()
         job.signal()
         job.wait_for("PENDING")
         assert checkpoint.exists(), job.text()
         go_on(job)
     end = job.end()
-    assert (end["JobState"], end["ExitCode"], end["Restarts"]) == ("COMPLETED", "0:0", "2"), job.text()
+    assert (end["JobState"], end["ExitCode"], end["Restarts"]) == ("COMPLETED", "0:0", str(times)), job.text()
     assert job.plan.read_bytes() == cluster.undisturbed(LONG)
     assert not checkpoint.exists()
-    assert [f"start {i} of job {job.number}" in job.text() for i in (1, 2, 3)] == 3 * [True]
+    assert job.text().count(f" of job {job.number}, ") == times + 1
+    assert job.text().count("going on from plan.json.checkpoint") == times
 
 
 @pytest.mark.slow
