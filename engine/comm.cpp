@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kTag = 1;
 constexpr int kBroadcastTag = 2;
+constexpr int kGatherTag = 3;
 
 /// Open MPI would end the process itself, with a page of text each, where srun gives it no PMIx. (One that is built
 /// with Slurm's own PMI could go on, but nothing tells before it has tried; all of them have mpirun.)
@@ -126,6 +127,16 @@ void Comm::broadcast(std::string& bytes) {
   while (bit <= rank()) bit *= 2;
   if (rank() != 0) bytes = world_->receive(rank() - bit / 2, kBroadcastTag).bytes;
   for (; rank() + bit < size(); bit *= 2) send(rank() + bit, kBroadcastTag, bytes);
+}
+
+std::vector<std::string> Comm::gather(std::string bytes) {
+  if (rank() != 0) {
+    send(0, kGatherTag, std::move(bytes));
+    return {};
+  }
+  std::vector<std::string> all{std::move(bytes)};
+  for (int from = 1; from < size(); ++from) all.push_back(world_->receive(from, kGatherTag).bytes);
+  return all;
 }
 
 void Comm::send(int to, std::string bytes) { send(to, kTag, std::move(bytes)); }

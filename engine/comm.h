@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/timing.h"
 
@@ -30,6 +31,9 @@ class Comm {
 
   /// Collective: rank 0's bytes replace everyone's, passed on along a binomial tree. Waiting ranks sleep.
   void broadcast(std::string& bytes);
+
+  /// Collective: on rank 0 everyone's bytes, by rank; on the others nothing.
+  std::vector<std::string> gather(std::string bytes);
 
   struct Message {
     int from = 0;

@@ -122,7 +122,8 @@ class Rank0 {
     } catch (const io::InputError& error) {
       return fail(kExitBadInput, error.what());
     }
-    if (!arguments_.quiet && ranks.size() > 1) fmt::print(tables_ ? stderr : stdout, "\n{}", times_table(ranks));
+    const bool has_result = verdict.exit_code == kExitOptimal || verdict.exit_code == kExitLimitReached;
+    if (!arguments_.quiet && has_result && ranks.size() > 1) fmt::print(tables_ ? stderr : stdout, "\n{}", times_table(ranks));
     return verdict;
   }
 

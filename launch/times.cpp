@@ -44,16 +44,9 @@ std::vector<std::string> row(std::string_view name, const std::vector<double>& s
 
 std::vector<Timing> gather_times(engine::Comm& comm) {
   comm.timing().total_s = engine::process_seconds();
-  if (comm.rank() != 0) {
-    comm.send(0, engine::pack(comm.timing()));
-    return {};
-  }
-  std::vector<Timing> ranks(static_cast<std::size_t>(comm.size()));
-  ranks[0] = comm.timing();
-  for (int left = comm.size() - 1; left > 0; --left) {
-    const engine::Comm::Message message = comm.receive();
-    ranks[static_cast<std::size_t>(message.from)] = engine::unpack_timing(message.bytes);
-  }
+  std::vector<Timing> ranks;
+  for (const std::string& bytes : comm.gather(engine::pack(comm.timing())))
+    ranks.push_back(engine::unpack_timing(bytes));
   return ranks;
 }
 
