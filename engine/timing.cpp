@@ -7,7 +7,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-const Clock::time_point process_start = Clock::now();
+const Clock::time_point kProcessStart = Clock::now();
 
 }  // namespace
 
@@ -16,6 +16,6 @@ void Timing::add_own(const Timing& other) {
   branch_nodes += other.branch_nodes;
 }
 
-double process_seconds() { return std::chrono::duration<double>(Clock::now() - process_start).count(); }
+double process_seconds() { return std::chrono::duration<double>(Clock::now() - kProcessStart).count(); }
 
 }  // namespace autopar::engine

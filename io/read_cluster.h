@@ -13,9 +13,9 @@ struct ClusterFile {
   std::string hash;
 };
 
-/// The file of a cluster: that of a description that comes with the program, by its name, or `name_or_path` itself if it
-/// ends in ".json". `source` says in messages where the name was asked for, "--cluster" for one. Throws InputError for
-/// an unknown name; it lists the known ones.
+/// The file of a cluster: that of a description that comes with the program, by its name, or `name_or_path` itself if
+/// it ends in ".json". `source` says in messages where the name was asked for, "--cluster" for one. Throws InputError
+/// for an unknown name; it lists the known ones.
 std::string cluster_path(const std::string& name_or_path, const std::string& source);
 
 /// Reads what cluster_path() gives.

@@ -29,7 +29,8 @@ ModelFile read_model(const std::string& path);
 /// As above, of a text that was read; `file` is for messages.
 ModelFile read_model(const std::string& file, const std::string& text);
 
-/// The name or path of the cluster that a model file asks for; empty if it describes or asks for none. Throws InputError.
+/// The name or path of the cluster that a model file asks for; empty if it describes or asks for none. Throws
+/// InputError.
 std::string cluster_name_of(const std::string& file, const std::string& text);
 
 }  // namespace autopar::io

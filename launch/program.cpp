@@ -123,7 +123,8 @@ class Rank0 {
       return fail(kExitBadInput, error.what());
     }
     const bool has_result = verdict.exit_code == kExitOptimal || verdict.exit_code == kExitLimitReached;
-    if (!arguments_.quiet && has_result && ranks.size() > 1) fmt::print(tables_ ? stderr : stdout, "\n{}", times_table(ranks));
+    if (!arguments_.quiet && has_result && ranks.size() > 1)
+      fmt::print(tables_ ? stderr : stdout, "\n{}", times_table(ranks));
     return verdict;
   }
 

@@ -52,7 +52,7 @@ SharedSolver::SharedSolver(const engine::Options& options, engine::Comm& comm,
 Solution SharedSolver::solve(const engine::CostNetwork& network, engine::Options options) {
   if (has_answer()) return answer(network);
   if (replays_) return {};
-  return compute(network, std::move(options));
+  return compute(network, options);
 }
 
 Solution SharedSolver::answer(const engine::CostNetwork& network) {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/block_tasks.h"
 #include "engine/bound.h"
 #include "engine/comm.h"
-#include "engine/block_tasks.h"
 #include "tests/engine/random_network.h"
 
 namespace autopar::engine {

@@ -177,9 +177,7 @@ TEST_F(ConstraintsTest, a_pin_that_leaves_devices_without_a_piece_is_refused) {
 }
 
 TEST(ReadConstraintsTest, a_file_is_checked) {
-  const auto error = [&](const std::string& text) {
-    return input_error([&] { read_constraints("c.json", text); });
-  };
+  const auto error = [&](const std::string& text) { return input_error([&] { read_constraints("c.json", text); }); };
   EXPECT_EQ(error(R"json({"format": "autopar-constraints", "version": 1, "parameters": {}})json"), "no error");
   EXPECT_THAT(error(R"json({"format": "autopar-constraints", "version": 9})json"),
               HasSubstr("c.json: version: this program"));

@@ -1,5 +1,6 @@
 #include "launch/checkpoint.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -110,9 +111,9 @@ TEST_P(ResumeTest, a_search_that_is_stopped_again_and_again_ends_with_the_same_p
   int stops = 0;
   int exit_code = -1;
   for (int run = 0; run < 40 && exit_code != 0; ++run) {
-    const std::string seconds = std::to_string(0.1 + 0.1 * run);
-    exit_code = run_command("timeout --preserve-status -s USR1 " + seconds + " '" AUTOPAR_PROGRAM "' " + common +
-                            to("parts.json") + " --resume --threads " + std::to_string(1 + run % 3))
+    const double seconds = 0.1 + 0.1 * run;
+    exit_code = run_command(fmt::format("timeout --preserve-status -s USR1 {} '{}' {}{} --resume --threads {}", seconds,
+                                        AUTOPAR_PROGRAM, common, to("parts.json"), 1 + run % 3))
                     .exit_code;
     ASSERT_THAT(exit_code, ::testing::AnyOf(0, 75));
     stops += exit_code == 75 ? 1 : 0;
