@@ -50,6 +50,8 @@ struct Deadline {
     return {start +
             std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds))};
   }
+  /// For another search that is to end then: 0: no limit, else more than that also when it has passed.
+  double seconds_left() const;
   bool passed() const { return stop_signal() != 0 || std::chrono::steady_clock::now() >= at; }
 };
 

@@ -46,12 +46,6 @@ std::vector<Block> tasks_of(const Block& block) {
   return tasks;
 }
 
-double seconds_left(const Deadline& deadline) {
-  if (deadline.at == std::chrono::steady_clock::time_point::max()) return 0;
-  const std::chrono::duration<double> left = deadline.at - std::chrono::steady_clock::now();
-  return std::max(left.count(), 1e-3);
-}
-
 class BlockRound : public TaskRound {
  public:
   BlockRound(const std::vector<Block>& blocks, const BlockOptions& options, const Deadline& deadline)
@@ -75,7 +69,7 @@ class BlockRound : public TaskRound {
   std::string name(std::size_t task) const override { return "block " + std::to_string(order_[task]); }
 
   std::string pack(std::size_t task) const override {
-    return engine::pack(BlockTask{seconds_left(deadline_), options_, tasks_[order_[task]]});
+    return engine::pack(BlockTask{deadline_.seconds_left(), options_, tasks_[order_[task]]});
   }
 
   void run(std::size_t task) override { results_[order_[task]] = search(tasks_[order_[task]], options_, deadline_); }

@@ -65,6 +65,12 @@ BlockResult search_below(const Block& block, const BlockOptions& options, const 
 
 }  // namespace
 
+double Deadline::seconds_left() const {
+  if (at == std::chrono::steady_clock::time_point::max()) return 0;
+  const std::chrono::duration<double> left = at - std::chrono::steady_clock::now();
+  return std::max(left.count(), 1e-3);
+}
+
 std::size_t Block::Variable::num_allowed() const {
   return static_cast<std::size_t>(
       std::count_if(costs.begin(), costs.end(), [](Cost cost) { return cost < kForbidden; }));

@@ -33,13 +33,13 @@ constexpr std::size_t kPromising = 2;
 class JobRound : public engine::TaskRound {
  public:
   JobRound(std::string name, std::vector<MeshJob> jobs, const Arguments& arguments, const TaskFiles& files,
-           Checkpoint& checkpoint, engine::Timing& timing)
+           Checkpoint& checkpoint, partition::SharedSolver& solver)
       : name_(std::move(name)),
         jobs_(std::move(jobs)),
         arguments_(arguments),
         files_(files),
         checkpoint_(checkpoint),
-        timing_(timing) {
+        solver_(solver) {
     results_.resize(jobs_.size());
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
       if (const auto known = checkpoint.find(key(i))) {
@@ -52,8 +52,8 @@ class JobRound : public engine::TaskRound {
 
   std::size_t size() const override { return open_.size(); }
   std::string name(std::size_t task) const override { return key(open_[task]); }
-  std::string pack(std::size_t task) const override { return launch::pack(jobs_[open_[task]]); }
-  void run(std::size_t task) override { keep(task, do_mesh_job(jobs_[open_[task]], arguments_, files_, timing_)); }
+  std::string pack(std::size_t task) const override { return launch::pack(job_now(task)); }
+  void run(std::size_t task) override { keep(task, do_mesh_job(job_now(task), arguments_, files_, solver_.timing())); }
   void take(std::size_t task, const std::string& result) override { keep(task, unpack_mesh_job_result(result)); }
 
   const std::vector<MeshJob>& jobs() const { return jobs_; }
@@ -62,6 +62,12 @@ class JobRound : public engine::TaskRound {
 
  private:
   std::string key(std::size_t job) const { return fmt::format("{} {}", name_, mesh_text(jobs_[job].mesh)); }
+
+  MeshJob job_now(std::size_t task) const {
+    MeshJob job = jobs_[open_[task]];
+    job.seconds_left = solver_.deadline().seconds_left();
+    return job;
+  }
 
   void keep(std::size_t task, MeshJobResult result) {
     // What the time cut short is done again by the next run.
@@ -74,7 +80,7 @@ class JobRound : public engine::TaskRound {
   const Arguments& arguments_;
   const TaskFiles& files_;
   Checkpoint& checkpoint_;
-  engine::Timing& timing_;
+  partition::SharedSolver& solver_;
   std::vector<std::size_t> open_;  // jobs that the checkpoint does not have
   std::vector<std::optional<MeshJobResult>> results_;
 };
@@ -134,8 +140,8 @@ class Chooser {
   /// For plans that cost less than the best so far.
   void search(const std::string& name, const std::vector<std::size_t>& which, double gap) {
     std::vector<MeshJob> jobs;
-    for (const std::size_t i : which) jobs.push_back({meshes_[i].mesh, best_.cost, gap, solver_.seconds_left()});
-    JobRound round(name, std::move(jobs), arguments_, files_, checkpoint_, solver_.timing());
+    for (const std::size_t i : which) jobs.push_back({meshes_[i].mesh, best_.cost, gap, 0});
+    JobRound round(name, std::move(jobs), arguments_, files_, checkpoint_, solver_);
     solver_.run(round, [&](std::size_t done, std::size_t total) { report(name, done, total); });
     std::vector<std::optional<MeshJobResult>> results = round.take_results();
     for (std::size_t i = 0; i < which.size(); ++i) {

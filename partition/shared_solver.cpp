@@ -1,13 +1,12 @@
 #include "partition/shared_solver.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
-
-#include "engine/stop.h"
 
 namespace autopar::partition {
 namespace {
@@ -47,7 +46,11 @@ engine::Options with_effort(engine::Options options, double gap, std::int64_t ma
 
 SharedSolver::SharedSolver(const engine::Options& options, engine::Comm& comm,
                            std::function<void(const engine::Progress&)> progress)
-    : options_(options), comm_(comm), progress_(std::move(progress)) {}
+    : options_(options), comm_(comm), progress_(std::move(progress)) {
+  if (options.time_limit_s > 0) {
+    deadline_ = engine::Deadline::after(std::chrono::steady_clock::now(), options.time_limit_s);
+  }
+}
 
 Solution SharedSolver::solve(const engine::CostNetwork& network, engine::Options options) {
   if (has_answer()) return answer(network);
@@ -66,7 +69,7 @@ Solution SharedSolver::answer(const engine::CostNetwork& network) {
 Solution SharedSolver::compute(const engine::CostNetwork& network, engine::Options options) {
   SolveRecord::Entry entry;
   entry.was_late = is_out_of_time();
-  options.time_limit_s = options_.time_limit_s > 0 ? std::max(seconds_left(), 0.001) : 0;
+  options.time_limit_s = deadline_.seconds_left();
   share(comm_, {Call::Kind::kSolve, options});
   entry.solution = engine::solve(network, options, comm_, progress_);
   const Status status = entry.solution.status;
@@ -81,25 +84,16 @@ Solution SharedSolver::compute(const engine::CostNetwork& network, engine::Optio
 
 bool SharedSolver::is_out_of_time() const {
   if (replays_) return has_answer() ? record_.entries[next_].was_late : record_.ended_late;
-  if (has_answer()) return false;
-  return engine::stop_signal() != 0 || (options_.time_limit_s > 0 && seconds_left() <= 0);
+  return !has_answer() && deadline_.passed();
 }
 
 void SharedSolver::run(engine::TaskRound& round, const engine::Report& report) {
-  engine::Deadline deadline;
-  if (options_.time_limit_s > 0) deadline = engine::Deadline::after(start_, options_.time_limit_s);
   share(comm_, {Call::Kind::kTasks, options_});
-  engine::run_on_all_ranks(round, deadline, comm_, report);
+  engine::run_on_all_ranks(round, deadline_, comm_, report);
   engine::dismiss(Status::kOptimal, comm_);
 }
 
 void SharedSolver::leave() { share(comm_, {}); }
-
-double SharedSolver::seconds_left() const {
-  if (options_.time_limit_s <= 0) return 0;
-  const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - start_;
-  return options_.time_limit_s - gone.count();
-}
 
 void SharedSolver::resume(SolveRecord record, std::function<void(const SolveRecord&)> changed) {
   const auto end = std::ranges::find_if(

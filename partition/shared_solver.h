@@ -1,10 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <optional>
 
+#include "engine/block.h"
 #include "engine/comm.h"
 #include "engine/cost_network.h"
 #include "engine/pool.h"
@@ -30,8 +30,7 @@ class SharedSolver {
   engine::Solution solve(const engine::CostNetwork& network, engine::Options options);
   /// Also after a signal asked to stop.
   bool is_out_of_time() const;
-  /// 0: there is no limit.
-  double seconds_left() const;
+  const engine::Deadline& deadline() const { return deadline_; }
   /// Of this rank.
   engine::Timing& timing() { return comm_.timing(); }
   /// Does independent tasks on all ranks, in which others run the TaskFunction that they gave to help_solve().
@@ -55,7 +54,7 @@ class SharedSolver {
   engine::Options options_;
   engine::Comm& comm_;
   std::function<void(const engine::Progress&)> progress_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  engine::Deadline deadline_;
   engine::SolveRecord record_;
   std::size_t next_ = 0;  // in the record; behind it, answers are not known yet
   bool replays_ = false;

@@ -111,5 +111,13 @@ TEST(BlockTest, branching_with_tightened_bounds_changes_nothing) {
   }
 }
 
+TEST(DeadlineTest, what_is_left_of_one_that_has_passed_is_not_taken_for_no_limit) {
+  EXPECT_EQ(Deadline{}.seconds_left(), 0);
+  const auto now = std::chrono::steady_clock::now();
+  EXPECT_GT(Deadline::after(now, -5).seconds_left(), 0);
+  EXPECT_LT(Deadline::after(now, -5).seconds_left(), 0.1);
+  EXPECT_GT(Deadline::after(now, 1000).seconds_left(), 900);
+}
+
 }  // namespace
 }  // namespace autopar::engine
