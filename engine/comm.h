@@ -50,10 +50,9 @@ class Comm {
 
   /// What this rank does. Filled by whoever knows; messages are counted here.
   Timing& timing() { return timing_; }
-  /// For this rank's log, if it has one.
-  void log(const std::string& line) const {
-    if (log_) log_(line);
-  }
+  bool has_log() const { return log_ != nullptr; }
+  /// Requires: has_log().
+  void log(const std::string& line) const { log_(line); }
   void set_log(std::function<void(const std::string&)> log) { log_ = std::move(log); }
 
   /// Ends all ranks at once. For internal errors: a rank that only threw would hang the others.

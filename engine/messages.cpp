@@ -5,7 +5,8 @@
 #include <cereal/types/memory.hpp>
 #include <cereal/types/string.hpp>
 #include <cereal/types/vector.hpp>
-#include <sstream>
+
+#include "engine/bytes.h"
 
 namespace autopar::engine {
 
@@ -171,42 +172,35 @@ void serialize(Archive& archive, SolveRecord& r) {
 
 namespace {
 
-template <class Message>
-std::string to_bytes(const Message& message) {
-  std::ostringstream stream;
-  cereal::PortableBinaryOutputArchive archive(stream);
-  archive(message);
-  return std::move(stream).str();
-}
+using Input = cereal::PortableBinaryInputArchive;
+using Output = cereal::PortableBinaryOutputArchive;
 
 template <class Message>
-Message from_bytes(const std::string& bytes) {
-  std::istringstream stream(bytes);
-  cereal::PortableBinaryInputArchive archive(stream);
+Message read_message(const std::string& bytes) {
   Message message;
-  archive(message);
+  from_bytes<Input>(bytes, message);
   return message;
 }
 
 }  // namespace
 
-std::string pack(const CostNetwork& network) { return to_bytes(network); }
-std::string pack(const NewsMessage& message) { return to_bytes(message); }
-std::string pack(const TaskMessage& message) { return to_bytes(message); }
-std::string pack(const ResultMessage& message) { return to_bytes(message); }
-std::string pack(const BlockTask& task) { return to_bytes(task); }
-std::string pack(const BlockResult& result) { return to_bytes(result); }
-std::string pack(const Timing& timing) { return to_bytes(timing); }
-std::string pack(const Solution& solution) { return to_bytes(solution); }
-std::string pack(const SolveRecord& record) { return to_bytes(record); }
-CostNetwork unpack_network(const std::string& bytes) { return from_bytes<CostNetwork>(bytes); }
-NewsMessage unpack_news(const std::string& bytes) { return from_bytes<NewsMessage>(bytes); }
-TaskMessage unpack_task(const std::string& bytes) { return from_bytes<TaskMessage>(bytes); }
-ResultMessage unpack_result(const std::string& bytes) { return from_bytes<ResultMessage>(bytes); }
-BlockTask unpack_block_task(const std::string& bytes) { return from_bytes<BlockTask>(bytes); }
-BlockResult unpack_block_result(const std::string& bytes) { return from_bytes<BlockResult>(bytes); }
-Timing unpack_timing(const std::string& bytes) { return from_bytes<Timing>(bytes); }
-Solution unpack_solution(const std::string& bytes) { return from_bytes<Solution>(bytes); }
-SolveRecord unpack_record(const std::string& bytes) { return from_bytes<SolveRecord>(bytes); }
+std::string pack(const CostNetwork& network) { return to_bytes<Output>(network); }
+std::string pack(const NewsMessage& message) { return to_bytes<Output>(message); }
+std::string pack(const TaskMessage& message) { return to_bytes<Output>(message); }
+std::string pack(const ResultMessage& message) { return to_bytes<Output>(message); }
+std::string pack(const BlockTask& task) { return to_bytes<Output>(task); }
+std::string pack(const BlockResult& result) { return to_bytes<Output>(result); }
+std::string pack(const Timing& timing) { return to_bytes<Output>(timing); }
+std::string pack(const Solution& solution) { return to_bytes<Output>(solution); }
+std::string pack(const SolveRecord& record) { return to_bytes<Output>(record); }
+CostNetwork unpack_network(const std::string& bytes) { return read_message<CostNetwork>(bytes); }
+NewsMessage unpack_news(const std::string& bytes) { return read_message<NewsMessage>(bytes); }
+TaskMessage unpack_task(const std::string& bytes) { return read_message<TaskMessage>(bytes); }
+ResultMessage unpack_result(const std::string& bytes) { return read_message<ResultMessage>(bytes); }
+BlockTask unpack_block_task(const std::string& bytes) { return read_message<BlockTask>(bytes); }
+BlockResult unpack_block_result(const std::string& bytes) { return read_message<BlockResult>(bytes); }
+Timing unpack_timing(const std::string& bytes) { return read_message<Timing>(bytes); }
+Solution unpack_solution(const std::string& bytes) { return read_message<Solution>(bytes); }
+SolveRecord unpack_record(const std::string& bytes) { return read_message<SolveRecord>(bytes); }
 
 }  // namespace autopar::engine

@@ -63,7 +63,6 @@ class Coordinator {
   Coordinator(TaskRound& round, const Deadline& deadline, Comm& comm, const Report& report)
       : round_(round), deadline_(deadline), comm_(comm), report_(report), traces_(round.size()) {
     for (std::size_t task = 0; task < round.size(); ++task) queue_.push_back(task);
-    for (std::size_t task = 0; task < round.size(); ++task) traces_[task].name = round.name(task);
   }
 
   void run() {
@@ -72,13 +71,8 @@ class Coordinator {
     } else {
       run_shared();
     }
-    Timing& timing = comm_.timing();
-    for (TaskTrace& trace : traces_) {
-      if (trace.seconds <= 0) continue;
-      trace.round = timing.rounds;
-      timing.trace.push_back(std::move(trace));
-    }
-    ++timing.rounds;
+    ++comm_.timing().rounds;
+    if (comm_.has_log()) keep_traces();
   }
 
  private:
@@ -88,12 +82,24 @@ class Coordinator {
       traces_[task].start_s = process_seconds();
       round_.run(task);
       traces_[task].seconds = process_seconds() - traces_[task].start_s;
-      note(traces_[task]);
+      note(task);
       ++comm_.timing().tasks;
     }
   }
 
+  void keep_traces() {
+    Timing& timing = comm_.timing();
+    for (std::size_t task = 0; task < traces_.size(); ++task) {
+      TaskTrace& trace = traces_[task];
+      if (trace.seconds <= 0) continue;  // left out
+      trace.name = round_.name(task);
+      trace.round = timing.rounds - 1;
+      timing.trace.push_back(std::move(trace));
+    }
+  }
+
   void run_shared() {
+    if (deadline_.passed()) stop();
     for (int rank = 1; rank < comm_.size(); ++rank) hand_out(rank);
     while (!queue_.empty() || in_flight_ > 0 || !worker_.is_idle()) {
       if (deadline_.passed()) stop();
@@ -146,7 +152,7 @@ class Coordinator {
     TaskTrace& trace = traces_[ix(result.id)];
     trace.seconds = result.seconds;
     trace.received = static_cast<std::int64_t>(message.bytes.size());
-    note(trace);
+    note(ix(result.id));
     round_.take(ix(result.id), result.body);
     finish_one();
   }
@@ -155,13 +161,14 @@ class Coordinator {
     traces_[own_].start_s = worker_.start_s();
     worker_.take();
     traces_[own_].seconds = worker_.seconds();
-    note(traces_[own_]);
+    note(own_);
     ++comm_.timing().tasks;
     finish_one();
   }
 
-  void note(const TaskTrace& trace) const {
-    comm_.log(fmt::format("{} on rank {}: {:.3f} s", trace.name, trace.rank, trace.seconds));
+  void note(std::size_t task) const {
+    if (!comm_.has_log()) return;
+    comm_.log(fmt::format("{} on rank {}: {:.3f} s", round_.name(task), traces_[task].rank, traces_[task].seconds));
   }
 
   void finish_one() {
@@ -206,13 +213,13 @@ Status serve(Comm& comm, const TaskFunction& function) {
   while (true) {
     if (worker.is_done()) {
       std::string body = worker.take();
-      comm.log(fmt::format("task {} done: {:.3f} s, {} bytes", id, worker.seconds(), body.size()));
+      if (comm.has_log()) comm.log(fmt::format("task {} done: {:.3f} s, {} bytes", id, worker.seconds(), body.size()));
       comm.send(0, pack(ResultMessage{id, worker.seconds(), std::move(body)}));
       ++comm.timing().tasks;
     }
     if (worker.is_idle() && !queue.empty()) {
       id = queue.front().id;
-      comm.log(fmt::format("task {} begins", id));
+      if (comm.has_log()) comm.log(fmt::format("task {} begins", id));
       worker.start([&function, body = std::move(queue.front().body)] { return function(body); });
       queue.pop_front();
     }

@@ -423,9 +423,9 @@ Solution solve(const CostNetwork& network, const Options& options, Comm& comm,
     timing.add(Phase::kSearch, search_s);
     return solution;
   }
-  const double waited_before = timing.seconds[static_cast<std::size_t>(Phase::kWait)];
+  const double waited_before = timing.in(Phase::kWait);
   Solution solution = Solver(network, options, comm, progress).run();
-  const double waited_s = timing.seconds[static_cast<std::size_t>(Phase::kWait)] - waited_before;
+  const double waited_s = timing.in(Phase::kWait)-waited_before;
   timing.add(Phase::kPresolve, solution.stats.presolve_s);
   timing.add(Phase::kBound, solution.stats.bound_s);
   timing.add(Phase::kSearch, solution.stats.search_s - waited_s);

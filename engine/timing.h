@@ -34,8 +34,9 @@ struct Timing {
   std::int64_t messages = 0;          ///< sent
   std::int64_t bytes = 0;             ///< of these
   std::int32_t rounds = 0;            ///< of tasks
-  std::vector<TaskTrace> trace = {};  ///< on rank 0
+  std::vector<TaskTrace> trace = {};  ///< on rank 0, if it has a log
 
+  double in(Phase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
   void add(Phase phase, double s) { seconds[static_cast<std::size_t>(phase)] += s; }
   /// What this rank did by means of a solver that knows no other ranks.
   void add_own(const Timing& other);

@@ -7,10 +7,10 @@
 #include <cereal/types/string.hpp>
 #include <chrono>
 #include <filesystem>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
+#include "engine/bytes.h"
 #include "engine/stop.h"
 #include "io/file.h"
 #include "io/input_error.h"
@@ -68,11 +68,9 @@ bool Checkpoint::load(const std::string& path) {
   if (end == std::string::npos) return false;
   const std::string content = text.substr(end + 1);
   if (text.substr(kFormat.size(), end - kFormat.size()) != io::content_hash(content)) return false;
-  std::istringstream stream(content);
-  cereal::PortableBinaryInputArchive archive(stream);
   Identity identity;
   std::map<std::string, std::string> found;
-  archive(identity, found);
+  engine::from_bytes<cereal::PortableBinaryInputArchive>(content, identity, found);
   for (const auto& [name, value] : identity_) {
     if (identity[name] == value) continue;
     throw io::InputError(
@@ -130,14 +128,12 @@ void Checkpoint::watch() {
 }
 
 void Checkpoint::write() {
-  std::ostringstream stream;
+  std::string content;
   {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(has_news_, false)) return;
-    cereal::PortableBinaryOutputArchive archive(stream);
-    archive(identity_, found_);
+    content = engine::to_bytes<cereal::PortableBinaryOutputArchive>(identity_, found_);
   }
-  const std::string content = std::move(stream).str();
   std::error_code error;
   fs::remove(previous(path_), error);
   if (fs::exists(path_)) fs::create_hard_link(path_, previous(path_), error);

@@ -3,10 +3,10 @@
 #include <cereal/archives/portable_binary.hpp>
 #include <cereal/types/string.hpp>
 #include <cereal/types/vector.hpp>
-#include <sstream>
 #include <utility>
 
 #include "costs/rules/rule.h"
+#include "engine/bytes.h"
 #include "engine/comm.h"
 #include "engine/messages.h"
 #include "io/input_error.h"
@@ -14,6 +14,9 @@
 
 namespace autopar::launch {
 namespace {
+
+using Input = cereal::PortableBinaryInputArchive;
+using Output = cereal::PortableBinaryOutputArchive;
 
 Arguments with_mesh(Arguments arguments, const costs::Mesh& mesh) {
   arguments.mesh = mesh;
@@ -26,21 +29,6 @@ partition::PlanSearchResult search(const Task& task, const MeshJob& job, const A
   options.cutoff = job.cutoff;
   options.gap = job.gap;
   return partition::search_plan({task.problem, *task.redistributor, &task.model}, options, solver);
-}
-
-template <class... Fields>
-std::string to_bytes(const Fields&... fields) {
-  std::ostringstream stream;
-  cereal::PortableBinaryOutputArchive archive(stream);
-  archive(fields...);
-  return std::move(stream).str();
-}
-
-template <class... Fields>
-void from_bytes(const std::string& bytes, Fields&... fields) {
-  std::istringstream stream(bytes);
-  cereal::PortableBinaryInputArchive archive(stream);
-  archive(fields...);
 }
 
 }  // namespace
@@ -89,36 +77,37 @@ SearchedMesh searched_mesh(const MeshJob& job, engine::SolveRecord record, const
 }
 
 std::string pack(const MeshJob& job) {
-  return to_bytes(job.mesh.shape, job.mesh.dim_names, job.cutoff, job.gap, job.seconds_left);
+  return engine::to_bytes<Output>(job.mesh.shape, job.mesh.dim_names, job.cutoff, job.gap, job.seconds_left);
 }
 
 MeshJob unpack_mesh_job(const std::string& bytes) {
   MeshJob job;
-  from_bytes(bytes, job.mesh.shape, job.mesh.dim_names, job.cutoff, job.gap, job.seconds_left);
+  engine::from_bytes<Input>(bytes, job.mesh.shape, job.mesh.dim_names, job.cutoff, job.gap, job.seconds_left);
   return job;
 }
 
 std::string pack(const MeshJobResult& result) {
-  return to_bytes(result.failure, result.failure_text, engine::pack(result.outcome), engine::pack(result.record));
+  return engine::to_bytes<Output>(result.failure, result.failure_text, engine::pack(result.outcome),
+                                  engine::pack(result.record));
 }
 
 MeshJobResult unpack_mesh_job_result(const std::string& bytes) {
   MeshJobResult result;
   std::string outcome;
   std::string record;
-  from_bytes(bytes, result.failure, result.failure_text, outcome, record);
+  engine::from_bytes<Input>(bytes, result.failure, result.failure_text, outcome, record);
   result.outcome = engine::unpack_solution(outcome);
   result.record = engine::unpack_record(record);
   return result;
 }
 
 std::string pack(const TaskFiles& files) {
-  return to_bytes(files.model, files.cluster_path, files.cluster, files.constraints);
+  return engine::to_bytes<Output>(files.model, files.cluster_path, files.cluster, files.constraints);
 }
 
 TaskFiles unpack_task_files(const std::string& bytes) {
   TaskFiles files;
-  from_bytes(bytes, files.model, files.cluster_path, files.cluster, files.constraints);
+  engine::from_bytes<Input>(bytes, files.model, files.cluster_path, files.cluster, files.constraints);
   return files;
 }
 

@@ -109,9 +109,9 @@ class Rank0 {
 
   Verdict search(engine::Comm& comm) {
     const Verdict verdict = tables_ ? search_tables(comm) : task_ ? search_model(comm) : search_model_on_meshes(comm);
-    if (checkpoint_)
-      checkpoint_->close(verdict.exit_code != kExitStopped && verdict.exit_code != kExitLimitReached &&
-                         verdict.exit_code != kExitNoSolution);
+    const bool is_over = verdict.exit_code != kExitStopped && verdict.exit_code != kExitLimitReached &&
+                         verdict.exit_code != kExitNoSolution;
+    checkpoint_->close(is_over);
     return verdict;
   }
 
@@ -153,7 +153,7 @@ class Rank0 {
 
   void open_checkpoint() {
     Checkpoint::Identity identity{{"program", "autopar-search " AUTOPAR_VERSION},
-                                  {"input", io::content_hash(tables_ ? tables_->source.problem_hash : files_.model)}};
+                                  {"input", tables_ ? tables_->source.problem_hash : io::content_hash(files_.model)}};
     if (!tables_) {
       identity["cluster"] = io::content_hash(files_.cluster);
       identity["constraints"] = arguments_.constraints.empty() ? "" : io::content_hash(files_.constraints);
