@@ -57,16 +57,9 @@ std::string_view step_name(RedistributeStep::Kind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// Shortest paths from one state.
-struct RedistributeTable::Search {
-  std::vector<Length> length;
-  std::vector<int> before;          // the state before on the path
-  std::vector<std::size_t> by_hop;  // the hop from there
-};
-
 RedistributeTable::RedistributeTable(std::vector<Placements> states,
                                      const std::vector<std::vector<RedistributeHop>>& hops)
-    : states_(std::move(states)), rows_(new std::atomic<const std::int64_t*>[states_.size()]) {
+    : states_(std::move(states)), rows_(new std::atomic<const Row*>[states_.size()]) {
   for (const std::vector<RedistributeHop>& from_state : hops) {
     first_hop_.push_back(hops_.size());
     hops_.insert(hops_.end(), from_state.begin(), from_state.end());
@@ -76,7 +69,7 @@ RedistributeTable::RedistributeTable(std::vector<Placements> states,
 }
 
 RedistributeTable::~RedistributeTable() {
-  for (std::size_t i = 0; i < states_.size(); ++i) delete[] rows_[i].load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < states_.size(); ++i) delete rows_[i].load(std::memory_order_relaxed);
 }
 
 int RedistributeTable::index_of(const Placements& placements) const {
@@ -85,47 +78,46 @@ int RedistributeTable::index_of(const Placements& placements) const {
 }
 
 // Dijkstra. Lengths grow strictly with every hop, so the order of settling, and with it the path, is a fixed one.
-RedistributeTable::Search RedistributeTable::search(int from) const {
-  Search search{std::vector<Length>(states_.size()), std::vector<int>(states_.size(), -1),
-                std::vector<std::size_t>(states_.size())};
+// Threads that ask for the same row at once each make it; the first to finish is kept.
+const RedistributeTable::Row& RedistributeTable::make_row(int from) const {
+  std::vector<Length> lengths(states_.size());
+  std::vector<std::int32_t> last_hop(states_.size(), -1);
   using Entry = std::pair<Length, int>;
   const auto later = [](const Entry& a, const Entry& b) { return b < a; };
   std::priority_queue<Entry, std::vector<Entry>, decltype(later)> queue(later);
-  search.length[ix(from)] = {0, 0};
-  queue.push({search.length[ix(from)], from});
+  lengths[ix(from)] = {0, 0};
+  queue.push({lengths[ix(from)], from});
   while (!queue.empty()) {
     const auto [length, state] = queue.top();
     queue.pop();
-    if (!(length == search.length[ix(state)])) continue;
+    if (!(length == lengths[ix(state)])) continue;
     for (std::size_t h = first_hop_[ix(state)]; h < first_hop_[ix(state) + 1]; ++h) {
       const Length longer = length + hops_[h];
-      if (!(longer < search.length[ix(hops_[h].to)])) continue;
-      search.length[ix(hops_[h].to)] = longer;
-      search.before[ix(hops_[h].to)] = state;
-      search.by_hop[ix(hops_[h].to)] = h;
+      if (!(longer < lengths[ix(hops_[h].to)])) continue;
+      lengths[ix(hops_[h].to)] = longer;
+      last_hop[ix(hops_[h].to)] = static_cast<std::int32_t>(h);
       queue.push({longer, hops_[h].to});
     }
   }
-  return search;
-}
-
-// Threads that ask for the same row at once each make it; the first to finish is kept.
-const std::int64_t* RedistributeTable::make_row(int from) const {
-  const Search found = search(from);
-  auto row = std::make_unique<std::int64_t[]>(states_.size());
-  for (std::size_t i = 0; i < states_.size(); ++i) row[i] = found.length[i].time_ps;
-  const std::int64_t* kept = nullptr;
-  if (!rows_[ix(from)].compare_exchange_strong(kept, row.get(), std::memory_order_acq_rel)) return kept;
-  return row.release();
+  auto made = std::make_unique<Row>();
+  for (const Length& length : lengths) made->times_ps.push_back(length.time_ps);
+  made->last_hop = std::move(last_hop);
+  const Row* kept = nullptr;
+  if (!rows_[ix(from)].compare_exchange_strong(kept, made.get(), std::memory_order_acq_rel)) return *kept;
+  return *made.release();
 }
 
 std::vector<RedistributeStep> RedistributeTable::path(int from, int to) const {
-  const Search found = search(from);
+  const std::vector<std::int32_t>& last_hop = row(from).last_hop;
   std::vector<RedistributeStep> steps;
-  for (int state = to; found.before[ix(state)] >= 0; state = found.before[ix(state)]) {
-    const RedistributeHop& hop = hops_[found.by_hop[ix(state)]];
-    steps.push_back({hop.kind, hop.mesh_dims, states_[ix(found.before[ix(state)])], states_[ix(state)], hop.bytes,
-                     hop.time_ps, hop.startup_ps});
+  for (int state = to; last_hop[ix(state)] >= 0;) {
+    const std::int32_t at = last_hop[ix(state)];
+    const RedistributeHop& hop = hops_[ix(at)];
+    const auto next = std::ranges::upper_bound(first_hop_, ix(at));  // of the state after the hop's own
+    const auto before = static_cast<int>(next - first_hop_.begin()) - 1;
+    steps.push_back(
+        {hop.kind, hop.mesh_dims, states_[ix(before)], states_[ix(state)], hop.bytes, hop.time_ps, hop.startup_ps});
+    state = before;
   }
   std::reverse(steps.begin(), steps.end());
   return steps;

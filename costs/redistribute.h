@@ -71,10 +71,7 @@ class RedistributeTable {
   int index_of(const Placements& placements) const;
   /// Time in ps of the cheapest path; kUnreachable if there is none (towards a Partial of another op than sum, say).
   /// time_ps(i, i) = 0, and the triangle inequality holds.
-  std::int64_t time_ps(int from, int to) const {
-    const std::int64_t* row = rows_[static_cast<std::size_t>(from)].load(std::memory_order_acquire);
-    return (row != nullptr ? row : make_row(from))[to];
-  }
+  std::int64_t time_ps(int from, int to) const { return row(from).times_ps[static_cast<std::size_t>(to)]; }
   /// Whether there is a path; none for placements that are not there (-1).
   bool reaches(int from, int to) const { return from >= 0 && to >= 0 && time_ps(from, to) < kUnreachable; }
   /// The steps of that path, in order; ties go to fewer collectives, then to fewer steps, then to the first in a fixed
@@ -82,15 +79,22 @@ class RedistributeTable {
   std::vector<RedistributeStep> path(int from, int to) const;
 
  private:
-  struct Search;
-  Search search(int from) const;
-  const std::int64_t* make_row(int from) const;
+  /// Cheapest paths from one state.
+  struct Row {
+    std::vector<std::int64_t> times_ps;
+    std::vector<std::int32_t> last_hop;  ///< into hops_; -1 where no path ends
+  };
+  const Row& row(int from) const {
+    const Row* known = rows_[static_cast<std::size_t>(from)].load(std::memory_order_acquire);
+    return known != nullptr ? *known : make_row(from);
+  }
+  const Row& make_row(int from) const;
 
   std::vector<Placements> states_;
   std::vector<RedistributeHop> hops_;   // by state
   std::vector<std::size_t> first_hop_;  // |states| + 1
-  // Times from each state, made when first asked for: a mesh of four dims has thousands of states, few of them used.
-  std::unique_ptr<std::atomic<const std::int64_t*>[]> rows_;
+  // Of each state, made when first asked for: a mesh of four dims has thousands of states, few of them used.
+  std::unique_ptr<std::atomic<const Row*>[]> rows_;
 };
 
 /// Mesh dims (of more than one device) up to which tables know Partial avg, max and min; more would make them too

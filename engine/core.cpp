@@ -7,12 +7,22 @@
 
 namespace autopar::engine {
 
-Core::Core(const CostNetwork& network, const LiveValues& live) : variables_(network.variables.size()) {
+Core::Core(const CostNetwork& network, const LiveValues& live, const Core* like) {
+  build(network, live, network.edges, like);
+  set_usage(network, live);
+}
+
+Core::Core(const CostNetwork& network, const LiveValues& live, const ShortNetwork& shortened) {
+  build(network, live, shortened.edges, nullptr);
+}
+
+void Core::build(const CostNetwork& network, const LiveValues& live, const std::vector<Edge>& edges, const Core* like) {
+  variables_.resize(network.variables.size());
   for (std::int32_t v = 0; v < network.num_variables(); ++v) {
     CoreVariable& variable = variables_[ix(v)];
     for (std::int32_t x : live[ix(v)]) variable.costs.push_back(network.domain(v).costs[ix(x)]);
   }
-  for (std::size_t e = 0; e < network.edges.size(); ++e) add_edge(network, static_cast<std::int32_t>(e), live);
+  for (std::size_t e = 0; e < edges.size(); ++e) add_edge(network, edges[e], static_cast<std::int32_t>(e), live, like);
   for (CoreVariable& variable : variables_) {
     if (variable.costs.size() == 1) {
       constant_ = add(constant_, variable.costs[0]);
@@ -29,7 +39,6 @@ Core::Core(const CostNetwork& network, const LiveValues& live) : variables_(netw
       return std::pair(other_end(a, v).variable, a) < std::pair(other_end(b, v).variable, b);
     });
   }
-  set_usage(network, live);
 }
 
 const CoreEnd& Core::end(std::int32_t edge, std::int32_t variable) const {
@@ -62,32 +71,32 @@ const Core::Compacted& Core::compact(const CostNetwork& network, std::int32_t pr
 }
 
 std::shared_ptr<const CoreTable> Core::restrict_table(const CostNetwork& network, std::int32_t table,
-                                                      const Projection& rows, const Projection& cols) {
+                                                      const Projection& rows, const Projection& cols,
+                                                      const Core* like) {
   std::vector<std::int32_t> key{table, static_cast<std::int32_t>(rows.size())};
   key.insert(key.end(), rows.begin(), rows.end());
   key.insert(key.end(), cols.begin(), cols.end());
   const auto [entry, is_new] = tables_.try_emplace(std::move(key));
-  if (is_new) {
+  if (is_new && like != nullptr) {
+    const auto known = like->tables_.find(entry->first);
+    if (known != like->tables_.end()) entry->second = known->second;
+  }
+  if (!entry->second) {
     auto made = std::make_shared<CoreTable>();
     made->rows = static_cast<std::int32_t>(rows.size());
     made->cols = static_cast<std::int32_t>(cols.size());
     const Table& whole = network.tables[ix(table)];
-    made->by_row.reserve(rows.size() * cols.size());
-    made->by_col.resize(rows.size() * cols.size());
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      for (std::size_t c = 0; c < cols.size(); ++c) {
-        const Cost cost = std::min(whole.at(rows[r], cols[c]), kForbidden);
-        made->by_row.push_back(cost);
-        made->by_col[c * rows.size() + r] = cost;
-      }
+    made->costs.reserve(rows.size() * cols.size());
+    for (const std::int32_t row : rows) {
+      for (const std::int32_t col : cols) made->costs.push_back(std::min(whole.at(row, col), kForbidden));
     }
     entry->second = std::move(made);
   }
   return entry->second;
 }
 
-void Core::add_edge(const CostNetwork& network, std::int32_t source, const LiveValues& live) {
-  const Edge& edge = network.edges[ix(source)];
+void Core::add_edge(const CostNetwork& network, const Edge& edge, std::int32_t source, const LiveValues& live,
+                    const Core* like) {
   const std::vector<std::int32_t>& live_u = live[ix(edge.u)];
   const std::vector<std::int32_t>& live_v = live[ix(edge.v)];
   const Table& table = network.tables[ix(edge.table)];
@@ -109,9 +118,9 @@ void Core::add_edge(const CostNetwork& network, std::int32_t source, const LiveV
   const Compacted& cols = compact(network, edge.project_v, live_v);
   edges_.push_back({{edge.u, rows.state_of, rows.states},
                     {edge.v, cols.state_of, cols.states},
-                    restrict_table(network, edge.table, *rows.states, *cols.states),
+                    restrict_table(network, edge.table, *rows.states, *cols.states, like),
                     source});
-  table_entries_ += edges_.back().table->by_row.size();
+  table_entries_ += edges_.back().table->costs.size();
 }
 
 void Core::set_usage(const CostNetwork& network, const LiveValues& live) {

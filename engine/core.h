@@ -6,18 +6,18 @@
 #include <vector>
 
 #include "engine/cost_network.h"
+#include "engine/repeats.h"
 #include "engine/usage.h"
 
 namespace autopar::engine {
 
-/// A table over live states only, both ways round so that either end reads contiguous rows.
+/// A table over live states only.
 struct CoreTable {
   std::int32_t rows = 0;
   std::int32_t cols = 0;
-  std::vector<Cost> by_row;  ///< rows x cols
-  std::vector<Cost> by_col;  ///< cols x rows
+  std::vector<Cost> costs;  ///< rows x cols
   Cost at(std::int32_t row, std::int32_t col) const {
-    return by_row[static_cast<std::size_t>(row) * static_cast<std::size_t>(cols) + static_cast<std::size_t>(col)];
+    return costs[static_cast<std::size_t>(row) * static_cast<std::size_t>(cols) + static_cast<std::size_t>(col)];
   }
 };
 
@@ -32,7 +32,7 @@ struct CoreEdge {
   CoreEnd u;
   CoreEnd v;
   std::shared_ptr<const CoreTable> table;  ///< rows: u's states
-  std::int32_t source = -1;                ///< edge of the network
+  std::int32_t source = -1;                ///< index into the edges that the core was made of
 
   /// Of live values of both ends.
   Cost cost(std::int32_t x_u, std::int32_t x_v) const {
@@ -50,7 +50,10 @@ struct CoreVariable {
 /// tables hold live states only, equal tables are shared, and time points that another one implies are dropped.
 class Core {
  public:
-  Core(const CostNetwork& network, const LiveValues& live);
+  /// Tables that `like` has, if given, are shared with it.
+  Core(const CostNetwork& network, const LiveValues& live, const Core* like = nullptr);
+  /// Of `shortened`, the network's short form, without usage.
+  Core(const CostNetwork& network, const LiveValues& live, const ShortNetwork& shortened);
 
   const std::vector<CoreVariable>& variables() const { return variables_; }
   const std::vector<CoreEdge>& edges() const { return edges_; }  ///< ascending by source
@@ -67,9 +70,11 @@ class Core {
   const CoreEnd& other_end(std::int32_t edge, std::int32_t variable) const;
 
  private:
+  void build(const CostNetwork& network, const LiveValues& live, const std::vector<Edge>& edges, const Core* like);
   std::shared_ptr<const CoreTable> restrict_table(const CostNetwork& network, std::int32_t table,
-                                                  const Projection& rows, const Projection& cols);
-  void add_edge(const CostNetwork& network, std::int32_t source, const LiveValues& live);
+                                                  const Projection& rows, const Projection& cols, const Core* like);
+  void add_edge(const CostNetwork& network, const Edge& edge, std::int32_t source, const LiveValues& live,
+                const Core* like);
   void set_usage(const CostNetwork& network, const LiveValues& live);
 
   std::vector<CoreVariable> variables_;

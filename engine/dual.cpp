@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "engine/index.h"
 #include "engine/vectorise.h"
@@ -9,8 +10,11 @@
 namespace autopar::engine {
 namespace {
 
-/// out[b] = min over a of table[a][b] - moved[a]: the hot spot of a sweep.
-AUTOPAR_VECTORISED void min_minus(const Cost* table, const Cost* moved, std::size_t rows, std::size_t cols, Cost* out) {
+// The hot spots of a sweep.
+
+/// out[b] = min over a of table[a][b] - moved[a].
+AUTOPAR_VECTORISED void min_of_cols(const Cost* table, const Cost* moved, std::size_t rows, std::size_t cols,
+                                    Cost* out) {
   for (std::size_t b = 0; b < cols; ++b) out[b] = table[b] - moved[0];
   for (std::size_t a = 1; a < rows; ++a) {
     const Cost* row = table + a * cols;
@@ -20,6 +24,25 @@ AUTOPAR_VECTORISED void min_minus(const Cost* table, const Cost* moved, std::siz
       out[b] = here < out[b] ? here : out[b];
     }
   }
+}
+
+/// out[a] = min over b of table[a][b] - moved[b].
+AUTOPAR_VECTORISED void min_of_rows(const Cost* table, const Cost* moved, std::size_t rows, std::size_t cols,
+                                    Cost* out) {
+  for (std::size_t a = 0; a < rows; ++a) {
+    const Cost* row = table + a * cols;
+    Cost least = row[0] - moved[0];
+    for (std::size_t b = 1; b < cols; ++b) {
+      const Cost here = row[b] - moved[b];
+      least = here < least ? here : least;
+    }
+    out[a] = least;
+  }
+}
+
+/// out[state of one end, v or u] = min over states of the other, of which `moved` was moved.
+void min_minus(const CoreTable& table, bool of_v, const Cost* moved, Cost* out) {
+  (of_v ? min_of_cols : min_of_rows)(table.costs.data(), moved, ix(table.rows), ix(table.cols), out);
 }
 
 }  // namespace
@@ -44,34 +67,43 @@ Dual::Dual(const Core& core) : core_(core), constant_(core.constant()) {
 }
 
 void Dual::warm_start(const Dual& other) {
-  const std::vector<CoreEdge>& old = other.core_.edges();
-  const auto take_over = [this](const CoreEnd& end, const CoreEnd& from, std::span<const Cost> message,
-                                std::span<Cost> moved) {
-    for (std::size_t state = 0; state < moved.size(); ++state) {
-      const auto where = std::lower_bound(from.states->begin(), from.states->end(), (*end.states)[state]);
-      moved[state] = message[ix(where - from.states->begin())];
-    }
-    for (std::size_t x = 0; x < end.state_of->size(); ++x) {
-      theta_[offset(end.variable) + x] += moved[ix((*end.state_of)[x])];
-    }
-  };
-  // A subset of a table's rows and columns has costs >= 0 as the whole one has, so the messages stay valid. Those of
-  // edges that were folded away are dropped.
-  auto from = old.begin();
-  for (std::size_t e = 0; e < core_.edges().size(); ++e) {
-    const CoreEdge& edge = core_.edges()[e];
-    from = std::lower_bound(from, old.end(), edge.source,
-                            [](const CoreEdge& candidate, std::int32_t source) { return candidate.source < source; });
-    if (from == old.end() || from->source != edge.source) continue;
-    if (!std::ranges::includes(*from->u.states, *edge.u.states)) continue;
-    if (!std::ranges::includes(*from->v.states, *edge.v.states)) continue;
-    const auto at = static_cast<std::int32_t>(from - old.begin());
-    const auto here = static_cast<std::int32_t>(e);
-    take_over(edge.u, from->u, other.moved(at, true), moved(here, true));
-    take_over(edge.v, from->v, other.moved(at, false), moved(here, false));
-  }
+  const std::vector<CoreEdge>& edges = core_.edges();
+  for (std::size_t e = 0; e < edges.size(); ++e) take_message(static_cast<std::int32_t>(e), other, edges[e].source);
   for (std::size_t v = 0; v < core_.variables().size(); ++v) take_minimum(static_cast<std::int32_t>(v));
   if (!prices_.empty()) set_prices(carry_prices(other.core_.times(), other.prices_, core_.times()));
+}
+
+void Dual::warm_start(const Dual& other, const std::vector<std::int32_t>& edge_of) {
+  const std::vector<CoreEdge>& edges = core_.edges();
+  for (std::size_t e = 0; e < edges.size(); ++e) {
+    take_message(static_cast<std::int32_t>(e), other, edge_of[ix(edges[e].source)]);
+  }
+  for (std::size_t v = 0; v < core_.variables().size(); ++v) take_minimum(static_cast<std::int32_t>(v));
+}
+
+// A subset of a table's rows and columns has costs >= 0 as the whole one has, so the message stays valid. That of an
+// edge that was folded away is dropped.
+void Dual::take_message(std::int32_t edge, const Dual& other, std::int32_t source) {
+  const CoreEdge& here = core_.edges()[ix(edge)];
+  const std::vector<CoreEdge>& others = other.core_.edges();
+  const auto there = std::ranges::lower_bound(others, source, {}, &CoreEdge::source);
+  if (there == others.end() || there->source != source) return;
+  if (!std::ranges::includes(*there->u.states, *here.u.states)) return;
+  if (!std::ranges::includes(*there->v.states, *here.v.states)) return;
+  const auto at = static_cast<std::int32_t>(there - others.begin());
+  const auto take_over = [&](const CoreEnd& end, const CoreEnd& from, bool is_u) {
+    const std::span<const Cost> message = other.moved(at, is_u);
+    const std::span<Cost> own = moved(edge, is_u);
+    for (std::size_t state = 0; state < own.size(); ++state) {
+      const auto where = std::lower_bound(from.states->begin(), from.states->end(), (*end.states)[state]);
+      own[state] = message[ix(where - from.states->begin())];
+    }
+    for (std::size_t x = 0; x < end.state_of->size(); ++x) {
+      theta_[offset(end.variable) + x] += own[ix((*end.state_of)[x])];
+    }
+  };
+  take_over(here.u, there->u, true);
+  take_over(here.v, there->v, false);
 }
 
 void Dual::restore(const Dual& other) {
@@ -215,34 +247,40 @@ void Dual::pull(std::int32_t edge, std::int32_t into) {
   const std::span<const Cost> other = moved(edge, into_v);
   const std::span<Cost> total = moved(edge, !into_v);
   pulled_.resize(total.size());
-  min_minus(into_v ? e.table->by_row.data() : e.table->by_col.data(), other.data(), other.size(), total.size(),
-            pulled_.data());
+  min_minus(*e.table, into_v, other.data(), pulled_.data());
   for (std::size_t state = 0; state < total.size(); ++state) pulled_[state] -= total[state];
   for (std::size_t state = 0; state < total.size(); ++state) total[state] += pulled_[state];
   const Projection& state_of = into_v ? *e.v.state_of : *e.u.state_of;
   for (std::size_t y = 0; y < state_of.size(); ++y) theta_[offset(into) + y] += pulled_[ix(state_of[y])];
 }
 
+const std::vector<Cost>& Dual::reduced_costs(std::int32_t edge, bool of_v, ReducedCosts& known) const {
+  const CoreTable& table = *core_.edges()[ix(edge)].table;
+  const std::span<const Cost> other = moved(edge, of_v);
+  const std::span<const Cost> own = moved(edge, !of_v);
+  std::vector<std::pair<std::int32_t, std::vector<Cost>>>& alike = known[{&table, of_v}];
+  for (const auto& [first, costs] : alike) {
+    if (std::ranges::equal(moved(first, of_v), other) && std::ranges::equal(moved(first, !of_v), own)) return costs;
+  }
+  std::vector<Cost> least(own.size());
+  min_minus(table, of_v, other.data(), least.data());
+  for (std::size_t state = 0; state < own.size(); ++state) least[state] -= own[state];
+  return alike.emplace_back(edge, std::move(least)).second;
+}
+
 std::vector<std::vector<Cost>> Dual::reduced_costs() const {
   std::vector<std::vector<Cost>> reduced;
-  std::vector<Cost> least;
+  ReducedCosts known;
   for (std::size_t v = 0; v < core_.variables().size(); ++v) {
     const CoreVariable& self = core_.variables()[v];
-    const auto variable = static_cast<std::int32_t>(v);
     std::vector<Cost> costs(theta_.begin() + static_cast<std::ptrdiff_t>(offset_[v]),
                             theta_.begin() + static_cast<std::ptrdiff_t>(offset_[v] + self.costs.size()));
-    for (std::int32_t edge : self.edges) {
+    for (const std::int32_t edge : self.edges) {
       const CoreEdge& e = core_.edges()[ix(edge)];
-      const bool is_v = e.v.variable == variable;
-      const std::span<const Cost> other = moved(edge, is_v);
-      const std::span<const Cost> own = moved(edge, !is_v);
-      least.resize(own.size());
-      min_minus(is_v ? e.table->by_row.data() : e.table->by_col.data(), other.data(), other.size(), own.size(),
-                least.data());
+      const bool is_v = std::cmp_equal(e.v.variable, v);
+      const std::vector<Cost>& of_edge = reduced_costs(edge, is_v, known);
       const Projection& state_of = is_v ? *e.v.state_of : *e.u.state_of;
-      for (std::size_t x = 0; x < costs.size(); ++x) {
-        costs[x] = add(costs[x], least[ix(state_of[x])] - own[ix(state_of[x])]);
-      }
+      for (std::size_t x = 0; x < costs.size(); ++x) costs[x] = add(costs[x], of_edge[ix(state_of[x])]);
     }
     reduced.push_back(std::move(costs));
   }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/core.h"
@@ -29,6 +31,9 @@ class Dual {
   /// Takes over the messages and prices of a dual of another core of the same network, on the edges whose states it
   /// has: for a part of that core the bound starts near that one's. Requires: nothing was done to this dual yet.
   void warm_start(const Dual& other);
+  /// Takes over the messages of a dual whose core was made of other edges of the same network: those of `edge_of[e]`
+  /// for the edge e.
+  void warm_start(const Dual& other, const std::vector<std::int32_t>& edge_of);
   /// Takes over the state of another dual of the same core.
   void restore(const Dual& other);
 
@@ -71,7 +76,14 @@ class Dual {
  private:
   static std::size_t ixs(std::int32_t i) { return static_cast<std::size_t>(i); }
   std::size_t offset(std::int32_t variable) const { return offset_[ixs(variable)]; }
+  /// By table and end: edges, each with what reduced_costs() gives for it. Copies of one layer have equal messages
+  /// where they come from a ShortNetwork.
+  using ReducedCosts =
+      std::map<std::pair<const CoreTable*, bool>, std::vector<std::pair<std::int32_t, std::vector<Cost>>>>;
+  /// Per state of one end of `edge`, the least that a pair of it costs.
+  const std::vector<Cost>& reduced_costs(std::int32_t edge, bool of_v, ReducedCosts& known) const;
   void take_minimum(std::int32_t variable);
+  void take_message(std::int32_t edge, const Dual& other, std::int32_t source);
   void take_prices(const Prices& prices);
   void visit(std::int32_t variable, bool forwards);
   /// Costs moved from `edge` to u, by row, or to v, by column.

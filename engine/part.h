@@ -6,6 +6,7 @@
 
 #include "engine/core.h"
 #include "engine/dual.h"
+#include "engine/repeats.h"
 
 namespace autopar::engine {
 
@@ -19,6 +20,13 @@ struct Part {
 /// The part that `live` is, with messages and prices of `whole`, if given. Values without a partner are left out.
 /// Nothing if no assignment is left that can be allowed.
 std::optional<Part> make_part(const CostNetwork& network, LiveValues live, const Part* whole);
+
+/// The same with the messages of `small`, a part of the network's short form.
+std::optional<Part> make_part(const CostNetwork& network, LiveValues live, const Part& small,
+                              const ShortNetwork& shortened);
+
+/// A part of the network's short form, which stands for the whole's `live`.
+Part make_short_part(const CostNetwork& network, const LiveValues& live, const ShortNetwork& shortened);
 
 /// `live`, which the dual's core was made of, less values that no solution of at most `target` has: by reduced cost, or
 /// because one alone uses more than there is.

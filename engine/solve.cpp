@@ -16,6 +16,7 @@
 #include "engine/pool.h"
 #include "engine/presolve.h"
 #include "engine/price_ascent.h"
+#include "engine/repeats.h"
 
 namespace autopar::engine {
 namespace {
@@ -24,7 +25,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxSweeps = 1000;
 constexpr std::size_t kFewPoints = 32;  // usage points whose prices are searched one after the other
-constexpr int kStepsPerVisit = 20;      // of an ascent, between roundings
+constexpr int kSweepsPerFixing = 8;     // of the short network
+constexpr int kSweepsPerLook = 5;
+constexpr std::size_t kManyEntries = 1'000'000;  // of tables: then values are fixed while the bound still rises
+constexpr int kStepsPerVisit = 20;               // of an ascent, between roundings
 constexpr std::size_t kRoundings = 8;
 constexpr Cost kWideGap = 1000;  // a gap of more than a thousandth is worth to look for incumbents first
 constexpr std::size_t kSmallestBlock = 16;
@@ -73,15 +77,42 @@ class Solver {
   const CostNetwork& net() const { return presolve_->reduced(); }
 
   Status search_root() {
-    solve_part(all_values(net()), nullptr, true);
+    const std::optional<ShortNetwork> shortened = shorten(net());
+    std::optional<Part> whole = shortened ? bound_short(*shortened) : make_part(net(), all_values(net()), nullptr);
+    solve_part(std::move(whole), true);
     return solution_.assignment.empty() ? Status::kInfeasible : Status::kOptimal;
+  }
+
+  /// The whole network with messages found on the short one, where sweeps cost little, without a look at usage. Values
+  /// are fixed away meanwhile. Nothing if no better solution is left.
+  std::optional<Part> bound_short(const ShortNetwork& shortened) {
+    LiveValues live = all_values(net());
+    std::optional<Part> small;
+    while (true) {
+      if (deadline_.passed()) throw OutOfTime{};
+      Part next = make_short_part(net(), live, shortened);
+      if (small) next.dual->warm_start(*small->dual);
+      small = std::move(next);
+      for (int sweep = 0; sweep < kSweepsPerFixing; ++sweep) small->dual->sweep();
+      solution_.stats.sweeps += kSweepsPerFixing;
+      std::optional<Part> part = make_part(net(), std::move(live), *small, shortened);
+      if (!part) return std::nullopt;
+      Part& whole = *part;
+      offer(whole.live, whole.dual->round());
+      raise_bound(whole.dual->bound());
+      report("bound");
+      if (whole.dual->bound() >= best_) return std::nullopt;
+      live = fixed(*whole.dual, whole.live, best_ - 1);
+      if (std::ranges::any_of(live, [](const auto& values) { return values.empty(); })) return std::nullopt;
+      if (open_values(live) > open_values(whole.live) / 2) return part;
+    }
   }
 
   /// Finds the best solution among `live` that beats the incumbent. Looks within margins above the bound, each four
   /// times the last one; where that grows too large, splits a variable's values and solves the parts, depth first. The
   /// incumbent changes only for the better, so the first of equals in this fixed order stays.
-  void solve_part(LiveValues live, const Part* whole, bool root) {
-    const std::optional<Part> part = tighten(std::move(live), whole, best_ - 1, true, root);
+  void solve_part(std::optional<Part> start, bool root) {
+    const std::optional<Part> part = tighten(std::move(start), best_ - 1, true, root);
     if (root) note_root(part);
     if (!part) return;
     if (!part->core->capacity().empty()) search_among_roundings(*part);
@@ -145,7 +176,7 @@ class Solver {
       std::sort(values.begin(), values.end());
       values.erase(std::unique(values.begin(), values.end()), values.end());
     }
-    const std::optional<Part> part = tighten(std::move(live), &whole, best_ - 1, false, false);
+    const std::optional<Part> part = tighten(make_part(net(), std::move(live), &whole), best_ - 1, false, false);
     Cost target = best_ - 1;
     if (part) search_pieces(*part, target, false);
   }
@@ -173,7 +204,7 @@ class Solver {
       const auto at = std::lower_bound(live[ix(v)].begin(), live[ix(v)].end(), incumbent_[ix(v)]);
       if (at == live[ix(v)].end() || *at != incumbent_[ix(v)]) live[ix(v)].insert(at, incumbent_[ix(v)]);
     }
-    const std::optional<Part> freed = tighten(std::move(live), &part, best_ - 1, false, false);
+    const std::optional<Part> freed = tighten(make_part(net(), std::move(live), &part), best_ - 1, false, false);
     if (freed) search_margins(*freed, false);
   }
 
@@ -196,7 +227,7 @@ class Solver {
   /// Makes the best solution of at most `target` among `live` the incumbent, if there is one. Lowers `target` to what
   /// was searched if it is allowed (`early`) and wise to stop before. Returns false if relations grew too large.
   bool find_within(LiveValues live, const Part& whole, Cost& target, bool early) {
-    const std::optional<Part> part = tighten(std::move(live), &whole, target, false, false);
+    const std::optional<Part> part = tighten(make_part(net(), std::move(live), &whole), target, false, false);
     return !part || search_pieces(*part, target, early);
   }
 
@@ -207,7 +238,7 @@ class Solver {
     for (std::vector<std::int32_t>& values : split(part, variable)) {
       LiveValues below = part.live;
       below[ix(variable)] = std::move(values);
-      solve_part(std::move(below), &part, false);
+      solve_part(make_part(net(), std::move(below), &part), false);
     }
   }
 
@@ -285,33 +316,40 @@ class Solver {
   /// Bounds `live` and fixes values away that no solution of at most `target` has, again and again while that helps.
   /// Messages start from those of `whole`, if given. With `priced`, looks for better prices too. At the root the bound
   /// is the whole problem's. Returns nothing if no such solution is left.
-  std::optional<Part> tighten(LiveValues live, const Part* whole, Cost target, bool priced, bool root) {
-    std::optional<Part> before;
-    while (true) {
+  std::optional<Part> tighten(std::optional<Part> part, Cost target, bool priced, bool root) {
+    while (part) {
       if (deadline_.passed()) throw OutOfTime{};
-      std::optional<Part> part = make_part(net(), std::move(live), whole);
-      if (!part) return std::nullopt;
       roundings_.clear();
-      bound_part(*part, target, priced, root);
+      const bool is_whole = bound_part(*part, target, priced, root);
       target = std::min(target, best_ - 1);
       if (part->dual->bound() > target) return std::nullopt;
-      live = fixed(*part->dual, part->live, target);
-      if (open_values(live) * 10 > open_values(part->live) * 9) return part;
-      before = std::move(part);
-      whole = &*before;
+      LiveValues live = fixed(*part->dual, part->live, target);
+      if (is_whole && open_values(live) * 10 > open_values(part->live) * 9) return part;
+      part = make_part(net(), std::move(live), &*part);
     }
+    return std::nullopt;
   }
 
-  void bound_part(Part& part, Cost target, bool priced, bool root) {
+  /// Returns false if it ended early, with a part so large that its values should be fixed before more sweeps.
+  bool bound_part(Part& part, Cost target, bool priced, bool root) {
     Dual& dual = *part.dual;
     const auto visit = [&](const std::vector<std::int32_t>& rounded) {
       offer(part.live, rounded);
       if (root) raise_bound(dual.bound());
       report("bound");
     };
-    solution_.stats.sweeps += converge(dual, target, priced ? kMaxSweeps / 4 : kMaxSweeps);
-    visit(dual.round());
-    if (!priced) return;
+    bool may_end_early = part.core->table_entries() > kManyEntries;
+    const int most = priced ? kMaxSweeps / 4 : kMaxSweeps;
+    for (int done = 0; done < most;) {
+      const int sweeps = converge(dual, target, may_end_early ? kSweepsPerLook : most - done);
+      solution_.stats.sweeps += sweeps;
+      done += sweeps;
+      visit(dual.round());
+      target = std::min(target, best_ - 1);
+      if (sweeps < kSweepsPerLook || dual.bound() > target) break;
+      if (may_end_early && likely_left(dual, target) < open_values(part.live) / 2) return false;
+    }
+    if (!priced || dual.prices().empty()) return true;
     if (dual.prices().size() <= kFewPoints) {
       solution_.stats.sweeps += search_prices(dual, target, visit);
     } else {
@@ -319,6 +357,22 @@ class Solver {
     }
     solution_.stats.sweeps += converge(dual, target, kMaxSweeps);
     visit(dual.round());
+    return true;
+  }
+
+  /// About how many values fixing would leave open.
+  static std::size_t likely_left(const Dual& dual, Cost target) {
+    std::size_t left = 0;
+    for (std::size_t v = 0; v < dual.core().variables().size(); ++v) {
+      const auto variable = static_cast<std::int32_t>(v);
+      const std::size_t size = dual.core().variables()[v].costs.size();
+      std::size_t here = 0;
+      for (std::size_t x = 0; x < size; ++x) {
+        here += dual.marginal(variable, static_cast<std::int32_t>(x)) <= target - dual.bound() ? 1U : 0U;
+      }
+      if (here > 1) left += here;
+    }
+    return left;
   }
 
   /// For more usage points than can be searched one after the other.

@@ -217,6 +217,7 @@ class PlanSearch {
     };
     const bool in_memory = !model.impl->time_points.empty();
     int num_idle = 0;
+    engine::Assignment last_fitted;
     OverlapNetworks::Multipliers multipliers = networks.even(kLittleShare);
     for (std::size_t round = 0;; ++round) {
       engine::Solution found = solve_priced(networks.priced(multipliers), little);
@@ -240,7 +241,10 @@ class PlanSearch {
       }
       if (round == 1 && !in_memory) solve_priced(model.network, anywhere);  // as if all was waited for
       networks.ascend(found.assignment, kSteps[round - 1], multipliers);
-      if (!in_memory && !is_done()) solve_priced(networks.priced(networks.fitted(best.assignment)), anywhere);
+      if (!in_memory && !is_done() && best.assignment != last_fitted) {
+        last_fitted = best.assignment;
+        solve_priced(networks.priced(networks.fitted(best.assignment)), anywhere);
+      }
     }
   }
 
