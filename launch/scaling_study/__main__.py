@@ -157,7 +157,7 @@ def project(argv: list[str]) -> int:
     out = options.out or options.log_dir
     out.mkdir(parents=True, exist_ok=True)
     table.write_csv(out / "projection.csv", rows)
-    plots.plot_projection(rows, f"{recorded.name} ({recorded.ranks} ranks)", out)
+    plots.plot_projection(rows, f"{recorded.name}, a run on {recorded.ranks_text}", out)
     print(replay.summary(recorded, rows))
     return 0
 

@@ -42,9 +42,11 @@ def plot_study(rows: list[Row], title: str, out: Path) -> None:
     ]
     figure, axes = new_figure(title, ranks, len(panels))
     for axis, (name, value) in zip(axes, panels, strict=True):
-        axis.scatter([row["ranks"] for row in rows], [value(row) for row in rows], s=14, color=COLOUR, alpha=0.5)
         draw(axis, ranks, [value(best[n]) for n in ranks], name)
+        axis.scatter([row["ranks"] for row in rows], [value(row) for row in rows], s=14, color=COLOUR, alpha=0.5)
+        axis.set_ylim(0, 1.08 * max([*map(value, rows), 1e-3]))
     draw_ideal(axes, ranks)
+    axes[1].set_ylim(0, 1.08 * ranks[-1])
     save(figure, out / "study")
 
 

@@ -22,6 +22,10 @@ class Record:
     has_sizes: bool  # of messages
 
     @property
+    def ranks_text(self) -> str:
+        return f"{self.ranks} rank{'s' * (self.ranks > 1)}"
+
+    @property
     def critical_path_s(self) -> float:
         """What no number of ranks can be quicker than: a round lasts as long as its longest task."""
         return self.serial_s + sum(max(task.seconds for task in tasks) for tasks in self.rounds)
@@ -116,7 +120,7 @@ def project(record: Record, ranks: int, machine: Machine) -> dict[str, Any]:
 def summary(record: Record, rows: list[dict[str, Any]]) -> str:
     tasks = [task for tasks in record.rounds for task in tasks]
     lines = [
-        f"{record.name}: a run on {record.ranks} rank{'s' * (record.ranks > 1)} of {record.total_s:.2f} s, "
+        f"{record.name}: a run on {record.ranks_text} of {record.total_s:.2f} s, "
         f"{len(tasks)} tasks in {len(record.rounds)} rounds, the longest {max(task.seconds for task in tasks):.2f} s",
         f"outside of rounds {record.serial_s:.2f} s; critical path {record.critical_path_s:.2f} s, "
         f"so that no number of ranks is more than {rows[0]['most_speed_up']:.2f} times as fast",
