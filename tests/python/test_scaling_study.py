@@ -1,5 +1,5 @@
-"""launch/scaling-study: the simulated task pool against cases by hand, studies with a stand-in for mpirun, a real one, and
-one through Slurm."""
+"""launch/scaling-study: the simulated task pool against cases by hand, studies with a stand-in for mpirun, a real one,
+and one through Slurm."""
 
 from __future__ import annotations
 
