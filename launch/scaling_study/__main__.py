@@ -168,6 +168,9 @@ def main() -> int:
     except StudyError as error:
         print(f"scaling-study: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("\nscaling-study: stopped; the same command goes on with what is missing", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

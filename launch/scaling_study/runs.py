@@ -73,7 +73,7 @@ class Run:
         load = os.getloadavg()[0]
         begin = time.monotonic()
         with (self.part / "output").open("w") as output:
-            code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output).returncode
+            code = wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output))
         wall_s = time.monotonic() - begin
         self.end({"exit_code": code, "wall_s": wall_s, "load_before": load})
         print(f"{wall_s:.2f} s" if self.is_finished() else f"failed with code {code}, see {self.failed / 'output'}")
@@ -144,6 +144,15 @@ class Study:
         kind = f"Weak scaling ({self.weak[0]} grows)" if self.weak else "Strong scaling"
         words = " ".join([Path(self.arguments[0]).name, *self.arguments[1:]])
         return f"{kind}: {words}, {self.threads} thread{'s' * (self.threads > 1)} a rank"
+
+
+def wait_for(process: subprocess.Popen[bytes]) -> int:
+    """After Ctrl-C, too: mpirun gets it as well, and killed in the middle of ending its ranks it would leave some."""
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.wait()
+        raise
 
 
 def write_whole(path: Path, text: str) -> None:
