@@ -68,14 +68,14 @@ class _Worker:
         self.idle_since_s = ready_s  # only while it is idle
         self.is_busy = False
         self.in_flight = 0  # tasks handed to it, as rank 0 counts them
-        self.queue: deque[tuple[int, Task]] = deque()
+        self.queue: deque[Task] = deque()
 
 
 class _Round:
     OWN_DONE, RESULT, ARRIVAL, DONE = range(4)  # events; the first two are rank 0's
 
     def __init__(self, tasks: Sequence[Task], ranks: int, machine: Machine) -> None:
-        self.queue = deque(enumerate(tasks))
+        self.queue = deque(tasks)
         self.open = len(tasks)
         self.many = MANY_TASKS * ranks
         self.machine = machine
@@ -127,21 +127,21 @@ class _Round:
     def hand_out(self, rank: int) -> None:
         worker = self.workers[rank]
         while self.queue and worker.in_flight < (2 if len(self.queue) > self.many else 1):
-            _, task = self.queue.popleft()
+            task = self.queue.popleft()
             worker.in_flight += 1
             self.spend(task.sent)
             self.at(self.now + self.machine.travel_s(task.sent), self.ARRIVAL, rank, task)
 
     def begin_own(self) -> None:
         if not self.own_is_busy and self.queue:
-            _, task = self.queue.popleft()
+            task = self.queue.popleft()
             self.own_is_busy = True
             self.at(self.now + task.seconds, self.OWN_DONE, 0, task)
 
     def arrive(self, time: float, rank: int, task: Task) -> None:
         worker = self.workers[rank]
         if worker.is_busy:
-            worker.queue.append((rank, task))
+            worker.queue.append(task)
             return
         # Its pauses double while it waits.
         since = max(time - worker.idle_since_s, 0.0)
@@ -157,7 +157,7 @@ class _Round:
         worker.is_busy = bool(worker.queue)
         worker.idle_since_s = noticed
         if worker.queue:
-            _, following = worker.queue.popleft()
+            following = worker.queue.popleft()
             self.at(noticed + following.seconds, self.DONE, rank, following)
 
 

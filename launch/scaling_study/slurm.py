@@ -9,7 +9,8 @@ from pathlib import Path
 from scaling_study import StudyError
 from scaling_study.runs import LAUNCH, Run, Study, write_whole
 
-ACTIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED"}
+FORGOTTEN = "FORGOTTEN"  # by Slurm, some minutes after the end
+FINAL_STATES = set("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split())
 
 
 def collect(runs: list[Run]) -> list[Run]:
@@ -19,13 +20,12 @@ def collect(runs: list[Run]) -> list[Run]:
         if run in without_job:
             continue
         job = ask((run.part / "job").read_text().strip())
-        if job.get("JobState") in ACTIVE:
-            print(f"{run.folder.name}: {job['JobState'].lower()}")
+        if (state := job.get("JobState", FORGOTTEN)) not in FINAL_STATES | {FORGOTTEN}:
+            print(f"{run.folder.name}: {state.lower()}")
             continue
-        # Slurm forgets a job some minutes after its end; the times are written last, so that they tell, too.
-        code, signal = map(
-            int, job.get("ExitCode", "0:0" if (run.part / "log/times.csv").exists() else "-1:0").split(":")
-        )
+        # The times are written last, so that they tell, too.
+        forgotten = "0:0" if (run.part / "log" / "times.csv").is_file() else "-1:0"
+        code, signal = map(int, job.get("ExitCode", forgotten).split(":"))
         run.end({"exit_code": code or -signal, "wall_s": None, "load_before": None})
         print(f"{run.folder.name}: {'finished' if run.is_finished() else f'failed, see {run.failed}'}")
     return without_job
