@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from rule_check import build_folder
-from scaling_study import StudyError
+from scaling_study import StudyError, plots
+from scaling_study.__main__ import main
 from scaling_study.pool import Machine, Task, simulate
 from scaling_study.replay import project, read_record
 from slurm_cluster import missing_programs, slurm, wait_until
@@ -173,7 +174,18 @@ def test_a_broken_record_is_told(tmp_path: Path, ranks: list[str], tasks: list[s
         read_record(record(tmp_path, ranks, tasks))
 
 
+def test_plots_of_weak_scaling(tmp_path: Path) -> None:
+    rows = [
+        {"kind": "weak", "ranks": ranks, "wall_s": 1 + repeat / 8, "wait_share": 0.1, "task_imbalance": 0.0}
+        for ranks in (1, 2, 4, 64)
+        for repeat in range(2)
+    ]
+    plots.plot_study(rows, "Weak scaling: some model", tmp_path)
+    check_plots(tmp_path / "study", ["Weak scaling: some model", "scaled speed-up"])
+
+
 def scaling_study(*arguments: str | Path, code: int = 0, env: dict[str, str] | None = None) -> str:
+    """The script itself."""
     result = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, env=env)
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stderr
@@ -237,16 +249,28 @@ echo "{\\"result\\": {\\"cost_ps\\": 7}, \\"devices\\": \\"$devices\\"}" >"$plan
 
 
 class Stub:
-    def __init__(self, folder: Path) -> None:
+    """Studies in this process, without plots, which take a second each."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
         (folder / "mpirun").write_text(MPIRUN)
         (folder / "mpirun").chmod(0o755)
-        self.environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        monkeypatch.setattr(plots, "plot_study", lambda *_: None)
+        self.monkeypatch = monkeypatch
+        self.capsys = capsys
         self.out = folder / "out"
 
     def study(self, *options: str, code: int = 0, arguments: tuple[str, ...] = ("--devices", "8")) -> str:
         command = [*options, "--out", str(self.out), "--program", "true", "--", str(MLP), *arguments]
-        return scaling_study(*command, code=code, env=self.environment)
+        self.monkeypatch.setattr("sys.argv", ["scaling-study", *command])
+        try:
+            ended: int | str | None = main()
+        except SystemExit as end:
+            ended = end.code
+        text = "".join(self.capsys.readouterr())
+        assert ended == code, text
+        return text
 
     def started(self) -> list[str]:
         """Ranks and devices of the runs since the last call."""
@@ -260,8 +284,8 @@ class Stub:
 
 
 @pytest.fixture
-def stub(tmp_path: Path) -> Stub:
-    return Stub(tmp_path)
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Stub:
+    return Stub(tmp_path, monkeypatch, capsys)
 
 
 def test_a_study_goes_on_where_it_ended(stub: Stub) -> None:
@@ -275,7 +299,6 @@ def test_a_study_goes_on_where_it_ended(stub: Stub) -> None:
     assert [row["wall_s"] for row in stub.rows()[:3]] == [row["wall_s"] for row in first[:3]]
     stub.study("--ranks", "1,2,4", "--repeats", "2")
     assert stub.started() == ["4 8", "4 8"]
-    check_plots(stub.out / "study", ["Strong scaling: mlp.json", "imbalance of tasks"])
 
 
 def test_the_row_of_a_run(stub: Stub) -> None:
@@ -294,7 +317,6 @@ def test_weak_scaling_grows_the_work(stub: Stub) -> None:
     stub.study(*options, arguments=())
     assert stub.started() == ["1 8", "2 16", "4 4,4"]
     assert [(row["kind"], row["work"]) for row in stub.rows()] == [("weak", "8"), ("weak", "16"), ("weak", "4,4")]
-    check_plots(stub.out / "study", ["Weak scaling (devices grows)", "scaled speed-up"])
 
 
 def test_a_failed_run_is_told_and_tried_again(stub: Stub) -> None:
@@ -351,6 +373,7 @@ QUICK: tuple[str, ...] = (str(MLP), "--devices", "8", "--cluster", "h100", "--ov
 def test_a_real_study_and_its_replay(program: Path, tmp_path: Path) -> None:
     out = tmp_path / "it's out"
     scaling_study("--ranks", "1,2", "--repeats", "1", "--out", out, "--program", program, "--", *QUICK)
+    check_plots(out / "study", ["Strong scaling: mlp.json", "imbalance of tasks"])
     one, two = table(out / "runs.csv")
     assert one["plan_hash"] == two["plan_hash"]
     assert (
