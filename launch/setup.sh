@@ -12,7 +12,7 @@ packages=(g++ cmake ninja-build git pkg-config
   libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev zlib1g-dev libxxhash-dev
   libgtest-dev libgmock-dev python3 python3-venv)
 # Replay compares what PyTorch runs with the plan, op by op, so the version of PyTorch is part of the contract.
-requirements=(torch==2.13.0 transformers numpy -e ".[export,examples,dev]")
+requirements=(torch==2.13.0 transformers numpy -e ".[export,examples,study,dev]")
 
 for argument in "$@"; do
   case $argument in
