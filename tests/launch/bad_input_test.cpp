@@ -118,6 +118,7 @@ const std::vector<Broken> kTable = {
     {"problem/not_a_number.json", "problem.nodes.costs[2][1]: expected an integer, found NaN"},
     {"problem/number_too_large.json",
      "problem.nodes.costs[2][2]: 9223372036854775808 does not fit in a signed 64-bit integer"},
+    {"problem/problem_key_missing.json", "key \"problem\" is missing; put the cost table into it: {\"problem\": ...}"},
     {"problem/unknown_node.json", "problem.edges.nodes[2][1]: there is no node 5: the file has 5"},
     {"problem/usage_negative.json", "problem.nodes.usages[1][1]: -1 is negative"},
     {"problem/cut_off.json", "line "},

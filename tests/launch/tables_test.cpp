@@ -131,6 +131,15 @@ TEST(TablesTest, packed_files_are_recognised_and_the_solution_stands_beside_them
   EXPECT_EQ(json::parse(slurp(scratch.path("p.solution.json")))["cost"], 445);
 }
 
+TEST(TablesTest, a_byte_order_mark_is_passed_over) {
+  const Scratch scratch;
+  const std::string path = scratch.put("p.json", "\xef\xbb\xbf" + io::read_file(kExample));
+  const Outcome outcome = run_program(quoted(path) + " --quiet");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "[0, 0, 2, 1, 0]\n");
+  EXPECT_EQ(run_program("--check" + quoted(path) + quoted(scratch.path("p.solution.json"))).exit_code, 0);
+}
+
 TEST(TablesTest, options_of_models_are_refused) {
   for (const std::string option :
        {"--mesh 2", "--cluster h100", "--constraints c.json", "--overlap model", "--random-plan 1"}) {
