@@ -175,8 +175,10 @@ TEST(TablesTest, a_check_names_what_is_wrong) {
       {"[0, 0, 2, 0]", "4 choices for 5 nodes"},
       {"[0, 0, 3, 0, 0]", "choices[2] is 3, but node 2 has strategies 0 to 2"},
       {"[0, 0, -1, 0, 0]", "choices[2] is -1, but node 2 has"},
-      {R"({"format": "autopar-solution", "version": 1, "cost": 444, "choices": [0, 0, 2, 1, 0]})",
+      {R"({"format": "autopar-solution", "version": 1, "cost": 444, "bound": 0, "choices": [0, 0, 2, 1, 0]})",
        "the file says that the cost is 444; it is 445"},
+      {R"({"format": "autopar-solution", "version": 1, "cost": 445, "bound": 446, "choices": [0, 0, 2, 1, 0]})",
+       "the file says that no solution costs less than 446; this one costs 445"},
   };
   for (const auto& [solution, message] : cases) {
     const Outcome outcome = check(solution);
