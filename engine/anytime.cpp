@@ -39,7 +39,11 @@ constexpr BlockOptions kSmallBlocks{20'000, 160'000, 0};  // that such a search 
 constexpr std::chrono::milliseconds kSlice{20};
 constexpr double kPresolveShare = 0.6;  // of the time limit: solutions have to be found in what is left
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_between(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
+double seconds_since(Clock::time_point start) { return seconds_between(start, Clock::now()); }
 
 /// How much of the time limit presolve may take, in work.
 std::int64_t presolve_work(const AnytimeOptions& options) {
@@ -75,7 +79,13 @@ class Member {
 
  protected:
   void go_to_first_stage() {
-    stage_ = std::make_shared<const Stage>(network_, options_.presolve);
+    PresolveSteps steps = options_.presolve;
+    if (comm_.size() == 1) {
+      steps.deadline = deadline_.at == Clock::time_point::max()
+                           ? deadline_
+                           : Deadline::after(start_, kPresolveShare * seconds_between(start_, deadline_.at));
+    }
+    stage_ = std::make_shared<const Stage>(network_, steps);
     if (!stage_->infeasible()) board_.set_stage(stage_);
   }
 

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <unordered_map>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "engine/block.h"
 #include "engine/cost_network.h"
+#include "engine/intern.h"
 #include "engine/usage.h"
 
 namespace autopar::engine {
@@ -26,6 +28,7 @@ struct PresolveSteps {
   /// After so much work, in table entries about, it stops halfway: what it did until then holds. Not a time, so that
   /// all ranks stop at the same place.
   std::int64_t max_work = std::numeric_limits<std::int64_t>::max();
+  std::optional<Deadline> deadline = {};  ///< likewise; for one rank
 };
 
 /// How often presolve did what.
@@ -118,7 +121,7 @@ class Presolve {
 
   void start(const LiveValues& live);
   void run();
-  bool is_spent() const { return work_.done >= steps_.max_work; }
+  bool is_spent() const { return work_.done >= steps_.max_work || (steps_.deadline && steps_.deadline->passed()); }
   bool reduce_variable(std::int32_t variable);
   bool merge_parallel(std::int32_t variable);
   bool eliminate(std::int32_t variable);
@@ -188,7 +191,7 @@ class Presolve {
     Memo<std::int32_t> map_memo;  // -1: values do not follow
     Memo<std::int32_t> row_memo;  // rows of fewer values, or of another variable's
     Memo<std::array<std::int32_t, 2>> fold_memo;
-    std::unordered_multimap<std::size_t, std::int32_t> domains_by_hash;
+    HashIndex domains_by_hash;
     std::map<std::vector<std::int64_t>, std::int32_t> rows_by_content;
   };
 
