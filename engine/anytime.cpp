@@ -10,6 +10,7 @@
 
 #include "engine/branch_and_bound.h"
 #include "engine/comm.h"
+#include "engine/greedy.h"
 #include "engine/improvers.h"
 #include "engine/index.h"
 #include "engine/messages.h"
@@ -488,7 +489,18 @@ class Leader : Member {
     progress_(now);
   }
 
+  /// Whatever fits is better than nothing.
+  void offer_at_once() {
+    const CostNetwork& network = stage_ ? stage_->network() : network_;
+    for (const bool by_usage : {false, true}) {
+      if (best() < kForbidden) return;
+      const Assignment greedy = greedy_assignment(network, by_usage);
+      board_.offer(stage_ ? stage_->restore(greedy) : greedy);
+    }
+  }
+
   Solution finish(Status status) {
+    if (status == Status::kNoSolution) offer_at_once();
     board_.stop();
     NewsMessage news;
     news.status = status;
