@@ -10,6 +10,7 @@
 
 #include "engine/branch_and_bound.h"
 #include "engine/comm.h"
+#include "engine/greedy.h"
 #include "engine/improvers.h"
 #include "engine/index.h"
 #include "engine/messages.h"
@@ -21,35 +22,74 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = NewsMessage::Kind;
 
-constexpr int kFirstGuide = 20;      // steps before assignments can be looked for
-constexpr int kStepsPerGuide = 50;   // then the guide is renewed so often
+constexpr int kFirstGuide = 20;                         // steps before neighbourhoods can be searched
+constexpr int kStepsPerGuide = 50;                      // then the guide is renewed so often
+constexpr int kFirstRoundings[] = {1, 5, kFirstGuide};  // steps: by then, if need be, roundings at higher prices
+constexpr int kRaises = 8;                              // of the prices, for such a rounding
+constexpr double kRaise = 4;
 constexpr double kGuideGap = 3;      // times the gap, up to which reduced costs are of interest
 constexpr double kSmallGap = 0.002;  // of the cost, that a guide allows at least
 constexpr double kShrinking = 0.9;   // share of values left, below which a stage gives way to the next
 constexpr double kShrinkingWhenSmall = 0.985;
 constexpr std::int64_t kSmallStage = 30'000;  // values of a stage that is searched to the end (BranchAndBound)
 constexpr double kLittleRise = 0.02;          // of the gap, below which cuts are in vain
-constexpr double kMoment = 1;                 // seconds of work
+constexpr double kMoment = 0.4;               // seconds of work
 constexpr double kWideGap = 0.02;             // of the cost, for joins that cost much
 constexpr double kMuchShrinking = 0.5;        // and below which also a search to the end starts again
 constexpr BlockOptions kSmallBlocks{20'000, 160'000, 0};  // that such a search eliminates
 constexpr std::chrono::milliseconds kSlice{20};
+constexpr double kPresolveShare = 0.6;  // of the time limit: solutions have to be found in what is left
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_between(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
+double seconds_since(Clock::time_point start) { return seconds_between(start, Clock::now()); }
+
+/// How much of the time limit presolve may take, in work.
+std::int64_t presolve_work(const AnytimeOptions& options) {
+  const double spent_s = options.is_deterministic ? 0 : options.spent_s;
+  const double left_s = std::max(options.search.time_limit_s - spent_s, 0.0);
+  return static_cast<std::int64_t>(std::min(kPresolveShare * kWorkPerSecond * left_s, 1e18));
+}
+
+/// The most that an assignment can cost.
+Cost most_of(const CostNetwork& network) {
+  const auto largest = [](const std::vector<Cost>& costs) {
+    Cost most = 0;
+    for (Cost cost : costs) most = cost < kForbidden ? std::max(most, cost) : most;
+    return most;
+  };
+  std::vector<Cost> of_table;
+  for (std::size_t t = 0; t < network.tables.size(); ++t) of_table.push_back(largest(network.tables[t].costs));
+  Cost most = 0;
+  for (std::int32_t v = 0; v < network.num_variables(); ++v) most = add(most, largest(network.domain(v).costs));
+  for (const Edge& edge : network.edges) most = add(most, of_table[ix(edge.table)]);
+  return most;
+}
 
 /// What every rank does: follow the news, look for assignments.
 class Member {
  public:
   Member(const CostNetwork& network, const AnytimeOptions& options, Comm& comm)
-      : options_(options), comm_(comm), board_(network) {
-    if (options.search.time_limit_s > 0 && !options.is_deterministic) {
-      deadline_ = Deadline::after(start_, options.search.time_limit_s);
-    }
-    stage_ = std::make_shared<const Stage>(network, options.presolve);
-    if (!stage_->infeasible()) board_.set_stage(stage_);
+      : options_(options), comm_(comm), network_(network), board_(network) {
+    const double limit_s = options.search.time_limit_s;
+    if (limit_s <= 0) return;
+    if (!options.is_deterministic) deadline_ = Deadline::after(start_, limit_s - options.spent_s);
   }
 
  protected:
+  void go_to_first_stage() {
+    PresolveSteps steps = options_.presolve;
+    if (comm_.size() == 1) {
+      steps.deadline = deadline_.at == Clock::time_point::max()
+                           ? deadline_
+                           : Deadline::after(start_, kPresolveShare * seconds_between(start_, deadline_.at));
+    }
+    stage_ = std::make_shared<const Stage>(network_, steps);
+    if (!stage_->infeasible()) board_.set_stage(stage_);
+  }
+
   /// `how`: live values, cuts or joins.
   template <class How>
   void go_to_stage(const How& how) {
@@ -59,6 +99,7 @@ class Member {
 
   const AnytimeOptions& options_;
   Comm& comm_;
+  const CostNetwork& network_;
   Clock::time_point start_ = Clock::now();
   Deadline deadline_;
   Board board_;
@@ -71,6 +112,7 @@ class Follower : Member {
   using Member::Member;
 
   Status run() {
+    go_to_first_stage();
     const auto seed = static_cast<std::uint32_t>(100 * comm_.rank());
     std::optional<ImproverThreads> threads;
     std::optional<Improver> own;
@@ -135,13 +177,15 @@ class Leader : Member {
  public:
   Leader(const CostNetwork& network, const AnytimeOptions& options, Comm& comm,
          const std::function<void(const Progress&)>& progress)
-      : Member(network, options, comm), progress_(progress) {
+      : Member(network, options, comm), progress_(progress), most_(most_of(network)) {
     solution_.stats.variables = network.num_variables();
-    solution_.stats.presolve = stage_->counts();
-    solution_.stats.presolve_s = seconds_since(start_);
   }
 
   Solution run() {
+    if (deadline_.passed()) return finish(Status::kNoSolution);
+    go_to_first_stage();
+    solution_.stats.presolve = stage_->counts();
+    solution_.stats.presolve_s = seconds_since(start_);
     if (stage_->infeasible()) return finish(Status::kInfeasible);
     if (settle()) return finish(status());
     solution_.stats.variables_after_presolve = stage_->network().num_variables();
@@ -196,7 +240,7 @@ class Leader : Member {
   }
 
   bool is_over() const {
-    if (closed() || deadline_.passed()) return true;
+    if (closed() || bound_ >= kForbidden || deadline_.passed()) return true;
     if (!options_.is_deterministic || options_.search.time_limit_s <= 0) return false;
     return static_cast<double>(ascent_work_ + search_work_ + own_->work()) >
            kWorkPerSecond * options_.search.time_limit_s;
@@ -232,12 +276,34 @@ class Leader : Member {
     const bool is_done = ascent.prices.is_done();
     if (&ascent == trial_.get()) {
       end_trial(is_done);
-    } else if (ascent.num_steps == kFirstGuide || ascent.num_steps % kStepsPerGuide == 0 || is_done) {
-      guide();
+      return;
+    }
+    const bool is_guide_due = ascent.num_steps == kFirstGuide || ascent.num_steps % kStepsPerGuide == 0 || is_done;
+    const bool is_early = std::ranges::find(kFirstRoundings, ascent.num_steps) != std::end(kFirstRoundings);
+    if (best() >= kForbidden && (is_early || is_guide_due)) round_at_higher_prices();
+    if (is_guide_due) guide();
+  }
+
+  /// For a first assignment, which may be far from the best: the more usage costs, the more likely a rounding fits.
+  void round_at_higher_prices() {
+    const Stage& stage = *ascent_->stage;
+    Dual dual = ascent_->prices.best();
+    std::vector<double> prices = ascent_->prices.prices();
+    for (int raise = 0; raise <= kRaises && best() >= kForbidden && !deadline_.passed(); ++raise) {
+      board_.offer(stage.restore(dual.round()));
+      if (prices.empty()) return;
+      for (double& price : prices) price *= kRaise;
+      dual.set_prices(in_integers(prices));
+      dual.sweep();
+      ascent_work_ += 4 * stage.core().table_entries();
     }
   }
 
-  void raise_bound(Cost bound) { bound_ = std::max(bound_, std::min(bound, best())); }
+  void raise_bound(Cost bound) {
+    // What fits costs less. Prices of a limit that nothing keeps to grow for ever.
+    if (bound > most_) bound = kForbidden;
+    bound_ = std::max(bound_, std::min(bound, best()));
+  }
 
   void guide() {
     auto guide = std::make_shared<Guide>();
@@ -423,7 +489,18 @@ class Leader : Member {
     progress_(now);
   }
 
+  /// Whatever fits is better than nothing.
+  void offer_at_once() {
+    const CostNetwork& network = stage_ ? stage_->network() : network_;
+    for (const bool by_usage : {false, true}) {
+      if (best() < kForbidden) return;
+      const Assignment greedy = greedy_assignment(network, by_usage);
+      board_.offer(stage_ ? stage_->restore(greedy) : greedy);
+    }
+  }
+
   Solution finish(Status status) {
+    if (status == Status::kNoSolution) offer_at_once();
     board_.stop();
     NewsMessage news;
     news.status = status;
@@ -448,6 +525,7 @@ class Leader : Member {
   }
 
   const std::function<void(const Progress&)>& progress_;
+  const Cost most_;
   Solution solution_;
   std::unique_ptr<Ascent> ascent_;
   std::unique_ptr<Ascent> trial_;  // with cuts_
@@ -467,10 +545,16 @@ class Leader : Member {
 
 }  // namespace
 
-Solution solve_anytime(const CostNetwork& network, const AnytimeOptions& options, Comm& comm,
+Solution solve_anytime(const CostNetwork& network, const AnytimeOptions& given, Comm& comm,
                        const std::function<void(const Progress&)>& progress) {
-  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, ix(options.search.num_threads()));
+  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, ix(given.search.num_threads()));
+  AnytimeOptions options = given;
+  if (given.search.time_limit_s > 0) options.presolve.max_work = presolve_work(given);
   if (comm.size() > 1) {
+    // Presolve has to stop at the same place on all ranks, and only rank 0 knows what time was spent before.
+    std::string work = std::to_string(options.presolve.max_work);
+    comm.broadcast(work);
+    options.presolve.max_work = std::stoll(work);
     std::string bytes = comm.rank() == 0 ? pack(network) : std::string();
     comm.broadcast(bytes);
     if (comm.rank() != 0) {

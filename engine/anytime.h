@@ -16,11 +16,12 @@ struct AnytimeOptions {
   /// One after the other on rank 0 alone, in turns and up to a limit that count work, not time: the same result on
   /// every machine. A second of the time limit is kWorkPerSecond.
   bool is_deterministic = false;
+  double spent_s = 0;  ///< of the time limit, before this
   /// What an earlier search found, to go on from; not looked at if the result is to be the same on every machine.
   Assignment known = {};
   Cost known_bound = 0;
 };
-inline constexpr double kWorkPerSecond = 3e8;  // table entries; about what one core does
+inline constexpr double kWorkPerSecond = 8e8;  // table entries; about what one core does
 
 /// Minimises the network's cost over all ranks of `comm` for as long as there is time, with a bound (collective: every
 /// rank calls it; only rank 0's `network` is read).

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 /// The problem that the engine solves. It knows no model: variables with finite domains, costs on single variables and
@@ -31,6 +35,32 @@ struct Table {
     return costs[static_cast<std::size_t>(row) * static_cast<std::size_t>(cols) + static_cast<std::size_t>(col)];
   }
   bool operator==(const Table&) const = default;
+};
+
+/// Tables that copies of a network share: most of its memory. None changes once it is in.
+class Tables {
+ public:
+  Tables() = default;
+  Tables(std::initializer_list<Table> tables) {
+    for (const Table& table : tables) push_back(table);
+  }
+  explicit Tables(std::vector<Table> tables) {
+    for (Table& table : tables) push_back(std::move(table));
+  }
+  void push_back(Table table) { tables_.push_back(std::make_shared<const Table>(std::move(table))); }
+  /// One that another network has, too.
+  void push_back(std::shared_ptr<const Table> table) { tables_.push_back(std::move(table)); }
+  void reserve(std::size_t size) { tables_.reserve(size); }
+
+  const Table& operator[](std::size_t index) const { return *tables_[index]; }
+  const std::shared_ptr<const Table>& shared(std::size_t index) const { return tables_[index]; }
+  std::size_t size() const { return tables_.size(); }
+  bool operator==(const Tables& other) const {
+    return std::ranges::equal(tables_, other.tables_, [](const auto& a, const auto& b) { return *a == *b; });
+  }
+
+ private:
+  std::vector<std::shared_ptr<const Table>> tables_;
 };
 
 /// Maps each value of a domain to a state (a row or column of a table). Shared.
@@ -85,7 +115,7 @@ struct Edge {
 /// by comparing integers.
 struct CostNetwork {
   std::vector<Domain> domains;
-  std::vector<Table> tables;
+  Tables tables;
   std::vector<Projection> projections;
   std::vector<Variable> variables;
   std::vector<Edge> edges;

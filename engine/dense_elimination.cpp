@@ -24,8 +24,14 @@ AUTOPAR_VECTORISED void add_constant(Cost* to, Cost cost, std::size_t count) {
   }
 }
 
-AUTOPAR_VECTORISED void take_least(Cost* to, const Cost* from, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = from[i] < to[i] ? from[i] : to[i];
+/// Notes `value` where `from` is less.
+AUTOPAR_VECTORISED void take_least(Cost* to, std::uint8_t* chosen, const Cost* from, std::uint8_t value,
+                                   std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_less = from[i] < to[i];
+    to[i] = is_less ? from[i] : to[i];
+    chosen[i] = is_less ? value : chosen[i];
+  }
 }
 
 /// Neighbours in the graph that shrinks as variables are eliminated, and the table that eliminating each would take.
@@ -105,26 +111,9 @@ std::int32_t DenseElimination::size_at(std::int32_t position) const { return siz
 
 void DenseElimination::make_buckets() {
   buckets_.resize(order_.size());
-  const auto put = [this](std::int32_t factor) {
-    Bucket& bucket = buckets_[ix(factors_[ix(factor)].scope.front())];
-    bucket.factors.push_back(factor);
-  };
-  for (const Pair& pair : pairs_) {
-    const std::int32_t u = position_[ix(pair.u)];
-    const std::int32_t v = position_[ix(pair.v)];
-    if (u < 0 || v < 0) continue;
-    Factor factor{{std::min(u, v), std::max(u, v)}, pair.costs};
-    if (u > v) {
-      const auto rows = ix(sizes_[ix(pair.u)]);
-      const auto cols = ix(sizes_[ix(pair.v)]);
-      for (std::size_t r = 0; r < rows; ++r) {
-        for (std::size_t c = 0; c < cols; ++c) factor.costs[c * rows + r] = pair.costs[r * cols + c];
-      }
-    }
-    factors_.push_back(std::move(factor));
-    put(static_cast<std::int32_t>(factors_.size()) - 1);
-  }
+  add_pairs();
   std::size_t most = 0;
+  std::size_t num_choices = 0;
   for (std::size_t p = 0; p < buckets_.size(); ++p) {
     Bucket& bucket = buckets_[p];
     bucket.scope = {static_cast<std::int32_t>(p)};
@@ -139,19 +128,83 @@ void DenseElimination::make_buckets() {
     const std::size_t joint = bucket.size * ix(size_at(bucket.scope[0]));
     most = std::max(most, joint);
     work_ += joint * (bucket.factors.size() + 1);
+    bucket.choice_at = num_choices;
+    num_choices += bucket.size;
     if (bucket.scope.size() == 1) continue;
     bucket.message = static_cast<std::int32_t>(factors_.size());
-    factors_.push_back({{bucket.scope.begin() + 1, bucket.scope.end()}, std::vector<Cost>(bucket.size)});
-    put(bucket.message);
+    factors_.push_back({{bucket.scope.begin() + 1, bucket.scope.end()}, {}});
+    Bucket& reader = buckets_[ix(bucket.scope[1])];
+    reader.factors.push_back(bucket.message);
+    reader.children.push_back(static_cast<std::int32_t>(p));
   }
   joint_.resize(most);
+  choices_.resize(num_choices);
+  place_messages();
+}
+
+/// Those between two variables that are eliminated become factors, transposed if need be.
+void DenseElimination::add_pairs() {
+  for (Pair& pair : pairs_) {
+    const std::int32_t u = position_[ix(pair.u)];
+    const std::int32_t v = position_[ix(pair.v)];
+    if (u < 0 || v < 0) continue;
+    Factor factor{{std::min(u, v), std::max(u, v)}, std::move(pair.costs)};
+    if (u > v) {
+      const auto rows = ix(sizes_[ix(pair.u)]);
+      const auto cols = ix(sizes_[ix(pair.v)]);
+      std::vector<Cost> transposed(rows * cols);
+      for (std::size_t r = 0; r < rows; ++r) {
+        for (std::size_t c = 0; c < cols; ++c) transposed[c * rows + r] = factor.costs[r * cols + c];
+      }
+      factor.costs = std::move(transposed);
+    }
+    buckets_[ix(factor.scope.front())].factors.push_back(static_cast<std::int32_t>(factors_.size()));
+    factors_.push_back(std::move(factor));
+  }
+  std::erase_if(pairs_,
+                [this](const Pair& pair) { return (position_[ix(pair.u)] < 0) == (position_[ix(pair.v)] < 0); });
+}
+
+/// A bucket's message begins where the first one that it reads began: all of these are read by then.
+void DenseElimination::place_messages() {
+  struct Visit {
+    std::int32_t bucket = -1;
+    std::size_t next_child = 0;
+    std::size_t begin = 0;
+  };
+  std::vector<Visit> stack;
+  std::size_t most = 0;
+  for (std::size_t root = 0; root < buckets_.size(); ++root) {
+    if (buckets_[root].message >= 0) continue;
+    std::size_t end = 0;
+    stack.push_back({static_cast<std::int32_t>(root), 0, 0});
+    while (!stack.empty()) {
+      Visit& visit = stack.back();
+      const Bucket& bucket = buckets_[ix(visit.bucket)];
+      if (visit.next_child < bucket.children.size()) {
+        stack.push_back({bucket.children[visit.next_child++], 0, end});
+        continue;
+      }
+      if (bucket.message >= 0) {
+        factors_[ix(bucket.message)].at = visit.begin;
+        end = visit.begin + bucket.size;
+        most = std::max(most, end);
+      }
+      depth_first_.push_back(visit.bucket);
+      stack.pop_back();
+    }
+  }
+  messages_.resize(most);
+}
+
+const Cost* DenseElimination::costs_of(const Factor& factor) const {
+  return factor.costs.empty() ? messages_.data() + factor.at : factor.costs.data();
 }
 
 std::vector<std::int32_t> DenseElimination::solve(const std::vector<std::vector<Cost>>& costs) {
   std::vector<std::vector<Cost>> own = costs;
   for (const Pair& pair : pairs_) {
     const bool u_kept = position_[ix(pair.u)] < 0;
-    if (u_kept == (position_[ix(pair.v)] < 0)) continue;
     const auto cols = ix(sizes_[ix(pair.v)]);
     std::vector<Cost>& open = own[ix(u_kept ? pair.v : pair.u)];
     for (std::size_t x = 0; x < open.size(); ++x) {
@@ -160,37 +213,31 @@ std::vector<std::int32_t> DenseElimination::solve(const std::vector<std::vector<
       open[x] = add(open[x], pair.costs[row * cols + col]);
     }
   }
-  for (const Bucket& bucket : buckets_) eliminate(bucket, own[ix(order_[ix(bucket.scope[0])])]);
+  for (std::int32_t p : depth_first_) eliminate(buckets_[ix(p)], own[ix(order_[ix(p)])]);
   std::vector<std::int32_t> at_position(order_.size(), 0);
   std::vector<std::int32_t> values = current_;
   for (std::size_t p = buckets_.size(); p-- > 0;) {
-    Cost best = kForbidden;
-    std::int32_t chosen = -1;
-    for (std::int32_t x = 0; x < size_at(static_cast<std::int32_t>(p)); ++x) {
-      at_position[p] = x;
-      Cost cost = own[ix(order_[p])][ix(x)];
-      for (std::int32_t factor : buckets_[p].factors) cost = add(cost, cost_of(factors_[ix(factor)], at_position));
-      if (cost >= best && chosen >= 0) continue;
-      best = cost;
-      chosen = x;
-    }
-    at_position[p] = chosen;
-    values[ix(order_[p])] = chosen;
+    const std::vector<std::int32_t>& scope = buckets_[p].scope;
+    std::size_t at = 0;
+    for (std::size_t i = 1; i < scope.size(); ++i) at = at * ix(size_at(scope[i])) + ix(at_position[ix(scope[i])]);
+    at_position[p] = choices_[buckets_[p].choice_at + at];
+    values[ix(order_[p])] = at_position[p];
   }
   return values;
 }
 
 void DenseElimination::eliminate(const Bucket& bucket, const std::vector<Cost>& costs) {
-  if (bucket.message < 0) return;  // nothing depends on it: the way back finds the best value
   for (std::size_t x = 0; x < costs.size(); ++x) {
     std::fill_n(joint_.begin() + static_cast<std::ptrdiff_t>(x * bucket.size), bucket.size, costs[x]);
   }
   for (std::int32_t factor : bucket.factors) add_factor(bucket, factors_[ix(factor)]);
-  std::vector<Cost>& message = factors_[ix(bucket.message)].costs;
-  std::copy_n(joint_.begin(), bucket.size, message.begin());
+  std::uint8_t* choices = choices_.data() + bucket.choice_at;
+  std::fill_n(choices, bucket.size, std::uint8_t{0});
   for (std::size_t x = 1; x < costs.size(); ++x) {
-    take_least(message.data(), joint_.data() + x * bucket.size, bucket.size);
+    take_least(joint_.data(), choices, joint_.data() + x * bucket.size, static_cast<std::uint8_t>(x), bucket.size);
   }
+  if (bucket.message < 0) return;
+  std::copy_n(joint_.data(), bucket.size, messages_.data() + factors_[ix(bucket.message)].at);
 }
 
 /// Adds the factor's costs to the joint table, in runs of the table's last variables that the factor has all or none
@@ -211,11 +258,12 @@ void DenseElimination::add_factor(const Bucket& bucket, const Factor& factor) {
   std::vector<std::int32_t> digits(outer, 0);
   std::size_t offset = 0;
   const std::size_t total = bucket.size * ix(size_at(scope[0]));
+  const Cost* costs = costs_of(factor);
   for (std::size_t base = 0; base < total; base += run) {
     if (has_last) {
-      add_row(joint_.data() + base, factor.costs.data() + offset, run);
+      add_row(joint_.data() + base, costs + offset, run);
     } else {
-      add_constant(joint_.data() + base, factor.costs[offset], run);
+      add_constant(joint_.data() + base, costs[offset], run);
     }
     for (std::size_t i = outer; i-- > 0;) {
       offset += stride[i];
@@ -224,12 +272,6 @@ void DenseElimination::add_factor(const Bucket& bucket, const Factor& factor) {
       digits[i] = 0;
     }
   }
-}
-
-Cost DenseElimination::cost_of(const Factor& factor, const std::vector<std::int32_t>& values) const {
-  std::size_t at = 0;
-  for (std::int32_t position : factor.scope) at = at * ix(size_at(position)) + ix(values[ix(position)]);
-  return factor.costs[at];
 }
 
 }  // namespace autopar::engine

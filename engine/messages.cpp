@@ -23,6 +23,23 @@ void serialize(Archive& archive, Table& t) {
 }
 
 template <class Archive>
+void save(Archive& archive, const Tables& tables) {
+  archive(static_cast<std::uint64_t>(tables.size()));
+  for (std::size_t t = 0; t < tables.size(); ++t) archive(tables[t]);
+}
+
+template <class Archive>
+void load(Archive& archive, Tables& tables) {
+  std::uint64_t size = 0;
+  archive(size);
+  for (; size > 0; --size) {
+    Table table;
+    archive(table);
+    tables.push_back(std::move(table));
+  }
+}
+
+template <class Archive>
 void serialize(Archive& archive, Span& s) {
   archive(s.start, s.end);
 }

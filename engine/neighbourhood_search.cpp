@@ -13,10 +13,10 @@ namespace autopar::engine {
 namespace {
 
 constexpr std::size_t kSizes[] = {8, 16, 32, 64, 128, 256, 512, 1024, 4096};
-constexpr double kForgetting = 0.9;  // of a way's rate, per try
-constexpr double kCuriosity = 0.15;  // share of tries that do not go by rates
-constexpr int kPriceSteps = 8;       // tries to make a block just fit
-constexpr std::size_t kMostValues = 24;
+constexpr double kForgetting = 0.9;      // of a way's rate, per try
+constexpr double kCuriosity = 0.15;      // share of tries that do not go by rates
+constexpr int kPriceSteps = 8;           // tries to make a block just fit
+constexpr std::size_t kMostValues = 24;  // fewer than DenseElimination can have
 constexpr double kFactorStep = 1.3;
 constexpr double kFactorAccuracy = 0.02;
 constexpr double kLeastFactor = 0.2;

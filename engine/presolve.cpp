@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "engine/index.h"
@@ -12,6 +13,7 @@ namespace {
 
 /// A new table may have this many entries at most. Above, eliminating a variable costs more than it saves.
 constexpr std::int64_t kMaxTable = 1 << 13;
+constexpr std::int64_t kWorkOfVisit = 6000;  // memos seldom lie in a cache
 /// Variables with at most so many neighbours go before the others.
 constexpr std::size_t kDegrees[] = {0, 1, 2, 8, 64, std::numeric_limits<std::size_t>::max()};
 
@@ -26,34 +28,53 @@ AUTOPAR_VECTORISED Cost least_difference(const Cost* bad, const Cost* good, std:
   return least;
 }
 
-/// Collects those of a list that are still needed, in order of first need.
-template <class T>
+/// Collects which items of a list are still needed, in order of first need.
 class Kept {
  public:
-  explicit Kept(const std::vector<T>& all) : all_(all), new_index_(all.size(), -1) {}
+  explicit Kept(std::size_t size) : new_index_(size, -1) {}
 
   /// Makes `index` what it is in the collection.
   void keep(std::int32_t& index) {
     std::int32_t& new_index = new_index_[ix(index)];
     if (new_index < 0) {
       new_index = static_cast<std::int32_t>(kept_.size());
-      kept_.push_back(all_[ix(index)]);
+      kept_.push_back(index);
     }
     index = new_index;
   }
 
   /// Starts a new collection.
-  std::vector<T> take() {
+  std::vector<std::int32_t> take() {
     std::ranges::fill(new_index_, -1);
-    kept_.shrink_to_fit();
     return std::exchange(kept_, {});
   }
 
  private:
-  const std::vector<T>& all_;
   std::vector<std::int32_t> new_index_;
-  std::vector<T> kept_;
+  std::vector<std::int32_t> kept_;
 };
+
+/// Takes two collections out of a list. Only what is in both is there twice.
+template <class T>
+std::pair<std::vector<T>, std::vector<T>> taken(std::vector<T> all, const std::vector<std::int32_t>& first,
+                                                const std::vector<std::int32_t>& second) {
+  std::vector<char> is_in_second(all.size(), 0);
+  for (std::int32_t i : second) is_in_second[ix(i)] = 1;
+  std::pair<std::vector<T>, std::vector<T>> made;
+  made.first.reserve(first.size());
+  made.second.reserve(second.size());
+  for (std::int32_t i : first) made.first.push_back(is_in_second[ix(i)] ? all[ix(i)] : std::move(all[ix(i)]));
+  for (std::int32_t i : second) made.second.push_back(std::move(all[ix(i)]));
+  return made;
+}
+
+std::pair<Tables, Tables> taken(const Tables& all, const std::vector<std::int32_t>& first,
+                                const std::vector<std::int32_t>& second) {
+  std::pair<Tables, Tables> made;
+  for (std::int32_t i : first) made.first.push_back(all.shared(ix(i)));
+  for (std::int32_t i : second) made.second.push_back(all.shared(ix(i)));
+  return made;
+}
 
 }  // namespace
 
@@ -92,20 +113,24 @@ void Presolve::run() {
   do {
     for (std::size_t level = 0; level < std::size(kDegrees) && !infeasible_; ++level) {
       bool changed = false;
-      for (std::size_t v = 0; v < num_original_ && !infeasible_; ++v) {
+      for (std::size_t v = 0; v < num_original_ && !infeasible_ && !is_spent(); ++v) {
         if (!work_.variable_alive[v] || !work_.awake[v] || work_.edges_of[v].size() > kDegrees[level]) continue;
         work_.awake[v] = 0;
         changed |= reduce_variable(static_cast<std::int32_t>(v));
       }
-      if (changed) level = std::size_t{0} - 1;
+      if (changed && !is_spent()) level = std::size_t{0} - 1;
     }
-  } while (!infeasible_ && steps_.usage && reduce_usage());
+  } while (!infeasible_ && !is_spent() && steps_.usage && reduce_usage());
   if (infeasible_) return;
+  for (std::size_t v = 0; v < num_original_ && is_spent(); ++v) {
+    if (work_.variable_alive[v]) merge_parallel(static_cast<std::int32_t>(v));
+  }
   give_usage_back();
   compact();
 }
 
 bool Presolve::reduce_variable(std::int32_t variable) {
+  work_.done += kWorkOfVisit;
   bool changed = merge_parallel(variable);
   changed |= remove_values(variable);
   if (!infeasible_ && steps_.fold) changed |= fold(variable);
@@ -217,6 +242,7 @@ bool Presolve::eliminate_link(std::int32_t variable, const View& a, const View& 
     const Projection& to_b = net_.projections[ix(b.self_project)];
     Table table{rows, cols, std::vector<Cost>(ix(rows) * ix(cols), kForbidden)};
     std::vector<Cost> right(ix(cols));
+    work_.done += static_cast<std::int64_t>(table.costs.size() * costs.size());
     for (std::size_t x = 0; x < costs.size(); ++x) {
       for (std::int32_t col = 0; col < cols; ++col) right[ix(col)] = cost(b, to_b[x], col);
       for (std::int32_t row = 0; row < rows; ++row) {
@@ -263,6 +289,7 @@ void Presolve::merge_edges(std::int32_t first, std::int32_t second) {
     const std::int32_t project_v = pair_up(a.other_project, b.other_project, cols);
     Table table{static_cast<std::int32_t>(rows.size()), static_cast<std::int32_t>(cols.size()), {}};
     table.costs.reserve(rows.size() * cols.size());
+    work_.done += static_cast<std::int64_t>(rows.size() * cols.size());
     for (const auto& row : rows) {
       for (const auto& col : cols) table.costs.push_back(add(cost(a, row[0], col[0]), cost(b, row[1], col[1])));
     }
@@ -324,10 +351,13 @@ Presolve::Rows Presolve::rows_of(const View& view) const {
   return rows;
 }
 
-Presolve::Survivors Presolve::surviving_values(std::int32_t variable, const std::vector<View>& views) const {
+Presolve::Survivors Presolve::surviving_values(std::int32_t variable, const std::vector<View>& views) {
   const Domain& domain = net_.domain(variable);
   std::vector<Rows> edges;
-  for (const View& v : views) edges.push_back(rows_of(v));
+  for (const View& v : views) {
+    edges.push_back(rows_of(v));
+    work_.done += static_cast<std::int64_t>(edges.back().costs.size());
+  }
   Survivors survivors;
   std::vector<std::int32_t>& kept = survivors.kept;
   for (std::int32_t x = 0; x < domain.size(); ++x) {
@@ -335,6 +365,8 @@ Presolve::Survivors Presolve::surviving_values(std::int32_t variable, const std:
   }
   survivors.num_dead = domain.size() - static_cast<std::int32_t>(kept.size());
   if (!steps_.dominate) return survivors;
+  constexpr std::size_t kWorkOfLook = 4;  // of each pair of values at each edge: seldom more than a look
+  work_.done += static_cast<std::int64_t>(kWorkOfLook * kept.size() * kept.size() * edges.size());
   // Earlier values win ties, so of equals exactly one stays.
   for (std::size_t i = 0; i < kept.size();) {
     const bool dominated = std::any_of(kept.begin(), kept.end(), [&](std::int32_t other) {
@@ -464,9 +496,9 @@ void Presolve::compact() {
 
 /// Of domains, tables and projections: those of the reduced network, and apart from them those that restoring needs.
 void Presolve::keep_what_is_read() {
-  Kept domains(net_.domains);
-  Kept tables(net_.tables);
-  Kept projections(net_.projections);
+  Kept domains(net_.domains.size());
+  Kept tables(net_.tables.size());
+  Kept projections(net_.projections.size());
   for (Eliminated& step : eliminated_) {
     if (step.follows >= 0) continue;
     domains.keep(step.domain);
@@ -477,18 +509,20 @@ void Presolve::keep_what_is_read() {
       projections.keep(view.other_project);
     }
   }
-  read_by_eliminated_.domains = domains.take();
-  read_by_eliminated_.tables = tables.take();
-  read_by_eliminated_.projections = projections.take();
+  const std::vector<std::int32_t> domains_to_restore = domains.take();
+  const std::vector<std::int32_t> tables_to_restore = tables.take();
+  const std::vector<std::int32_t> projections_to_restore = projections.take();
   for (Variable& variable : net_.variables) domains.keep(variable.domain);
   for (Edge& edge : net_.edges) {
     tables.keep(edge.table);
     projections.keep(edge.project_u);
     projections.keep(edge.project_v);
   }
-  net_.domains = domains.take();
-  net_.tables = tables.take();
-  net_.projections = projections.take();
+  std::tie(read_by_eliminated_.domains, net_.domains) =
+      taken(std::move(net_.domains), domains_to_restore, domains.take());
+  std::tie(read_by_eliminated_.tables, net_.tables) = taken(net_.tables, tables_to_restore, tables.take());
+  std::tie(read_by_eliminated_.projections, net_.projections) =
+      taken(std::move(net_.projections), projections_to_restore, projections.take());
 }
 
 Assignment Presolve::restore(const Assignment& reduced) const {

@@ -2,12 +2,15 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
-#include <unordered_map>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "engine/block.h"
 #include "engine/cost_network.h"
+#include "engine/intern.h"
 #include "engine/usage.h"
 
 namespace autopar::engine {
@@ -22,6 +25,10 @@ struct PresolveSteps {
   bool contract = true;   ///< a variable whose value follows from a neighbour's becomes part of it
   bool fold = true;       ///< tables that are the sum of a row and a column go into the costs of their ends
   bool usage = true;      ///< only what can break the limit is kept of usage over time
+  /// After so much work, in table entries about, it stops halfway: what it did until then holds. Not a time, so that
+  /// all ranks stop at the same place.
+  std::int64_t max_work = std::numeric_limits<std::int64_t>::max();
+  std::optional<Deadline> deadline = {};  ///< likewise; for one rank
 };
 
 /// How often presolve did what.
@@ -85,6 +92,26 @@ class Presolve {
     std::int32_t row = -1;
   };
   using Key = std::vector<std::int32_t>;
+  /// What was made of what. Forgets where next to nothing comes twice: else memos outgrow a large network many times.
+  template <class T>
+  class Memo {
+   public:
+    template <class... Args>
+    auto try_emplace(Key key, Args&&... args) {
+      if (made_.size() >= kMany && num_hits_ < made_.size() / 4) {
+        made_.clear();
+        num_hits_ = 0;
+      }
+      const auto result = made_.try_emplace(std::move(key), std::forward<Args>(args)...);
+      num_hits_ += result.second ? 0 : 1;
+      return result;
+    }
+
+   private:
+    static constexpr std::size_t kMany = 200'000;
+    std::map<Key, T> made_;
+    std::size_t num_hits_ = 0;
+  };
 
   std::vector<View> views(std::int32_t variable) const;
   View view(std::int32_t edge, std::int32_t variable) const;
@@ -94,6 +121,7 @@ class Presolve {
 
   void start(const LiveValues& live);
   void run();
+  bool is_spent() const { return work_.done >= steps_.max_work || (steps_.deadline && steps_.deadline->passed()); }
   bool reduce_variable(std::int32_t variable);
   bool merge_parallel(std::int32_t variable);
   bool eliminate(std::int32_t variable);
@@ -129,7 +157,7 @@ class Presolve {
     std::vector<std::int32_t> kept;
     std::int64_t num_dead = 0;
   };
-  Survivors surviving_values(std::int32_t variable, const std::vector<View>& views) const;
+  Survivors surviving_values(std::int32_t variable, const std::vector<View>& views);
   bool dominates(std::int32_t variable, std::int32_t better, std::int32_t worse, const std::vector<Rows>& edges) const;
   static bool is_dead(const Domain& domain, std::int32_t value, const std::vector<Rows>& edges);
   std::int32_t restrict_domain(std::int32_t domain, const std::vector<std::int32_t>& kept);
@@ -146,23 +174,24 @@ class Presolve {
 
   /// What only the steps need.
   struct Work {
+    std::int64_t done = 0;  // compared with PresolveSteps::max_work
     std::vector<std::vector<std::int32_t>> edges_of;
     std::vector<char> edge_alive;
     std::vector<char> variable_alive;
     std::vector<char> awake;                      // something around the variable changed since it was looked at
     std::vector<std::vector<Use>> uses;           // of each variable
     std::vector<std::vector<std::int64_t>> rows;  // shared by variables
-    std::map<Key, std::int32_t> leaf_memo;
-    std::map<Key, std::int32_t> link_memo;
-    std::map<Key, std::array<std::int32_t, 3>> merge_memo;
-    std::map<Key, Survivors> survivor_memo;
-    std::map<Key, std::int32_t> domain_memo;
-    std::map<Key, std::int32_t> projection_memo;
-    std::map<Key, std::int32_t> values_memo;
-    std::map<Key, std::int32_t> map_memo;  // -1: values do not follow
-    std::map<Key, std::int32_t> row_memo;  // rows of fewer values, or of another variable's
-    std::map<Key, std::array<std::int32_t, 2>> fold_memo;
-    std::unordered_multimap<std::size_t, std::int32_t> domains_by_hash;
+    Memo<std::int32_t> leaf_memo;
+    Memo<std::int32_t> link_memo;
+    Memo<std::array<std::int32_t, 3>> merge_memo;
+    Memo<Survivors> survivor_memo;
+    Memo<std::int32_t> domain_memo;
+    Memo<std::int32_t> projection_memo;
+    Memo<std::int32_t> values_memo;
+    Memo<std::int32_t> map_memo;  // -1: values do not follow
+    Memo<std::int32_t> row_memo;  // rows of fewer values, or of another variable's
+    Memo<std::array<std::int32_t, 2>> fold_memo;
+    HashIndex domains_by_hash;
     std::map<std::vector<std::int64_t>, std::int32_t> rows_by_content;
   };
 

@@ -134,14 +134,10 @@ std::int32_t Presolve::restrict_row(std::int32_t row, const std::vector<std::int
 }
 
 std::int32_t Presolve::intern(Domain domain) {
-  const std::uint64_t hash = HashDomain{}(domain);
-  const auto [first, last] = work_.domains_by_hash.equal_range(hash);
-  for (auto entry = first; entry != last; ++entry) {
-    if (net_.domains[ix(entry->second)] == domain) return entry->second;
-  }
-  const auto index = static_cast<std::int32_t>(net_.domains.size());
-  work_.domains_by_hash.emplace(hash, index);
-  net_.domains.push_back(std::move(domain));
+  const auto next = static_cast<std::int32_t>(net_.domains.size());
+  const auto is_same = [&](std::int32_t index) { return net_.domains[ix(index)] == domain; };
+  const std::int32_t index = work_.domains_by_hash.find_or_add(HashDomain{}(domain), next, is_same);
+  if (index == next) net_.domains.push_back(std::move(domain));
   return index;
 }
 

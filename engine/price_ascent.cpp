@@ -37,6 +37,12 @@ std::vector<double> in_double(const Prices& prices) {
 
 }  // namespace
 
+Prices in_integers(const std::vector<double>& prices) {
+  Prices converted;
+  for (double price : prices) converted.push_back(static_cast<std::int64_t>(std::min(price, kMostPrice) * kScale));
+  return converted;
+}
+
 PriceAscent::PriceAscent(Dual& dual, bool by_factors) : PriceAscent(dual, in_double(dual.prices())) {
   num_settling_ = 0;  // it has messages
   if (!by_factors) return;
@@ -158,10 +164,6 @@ void PriceAscent::change_by_subgradient(double missing) {
   }
 }
 
-void PriceAscent::set_prices() {
-  Prices prices;
-  for (double price : prices_) prices.push_back(static_cast<std::int64_t>(std::min(price, kMostPrice) * kScale));
-  dual_.set_prices(prices);
-}
+void PriceAscent::set_prices() { dual_.set_prices(in_integers(prices_)); }
 
 }  // namespace autopar::engine

@@ -6,6 +6,9 @@
 
 namespace autopar::engine {
 
+/// As a dual takes them; prices that are too high become the highest.
+Prices in_integers(const std::vector<double>& prices);
+
 /// Raises a dual's bound by sweeps and by prices at all usage points at once; bisection, one point at a time, is for a
 /// few. After every sweep each price changes with how much its point is overused if every variable takes its values by
 /// their marginals.

@@ -21,17 +21,18 @@ constexpr std::size_t kMostNamed = 5;  ///< faults of one kind, or nodes at a ti
 struct StatedSolution {
   Numbers choices;
   std::optional<std::int64_t> cost;
+  std::optional<std::int64_t> bound;
 };
 
 StatedSolution read_solution(const std::string& file, const std::string& text) {
   const JsonDocument document(file, text);
   const JsonValue root = document.root();
-  if (root.is_array()) return {root.int64_list(), std::nullopt};
+  if (root.is_array()) return {root.int64_list(), std::nullopt, std::nullopt};
   if (!root.is_object()) root.fail("expected a list of strategies or a solution file");
   expect_format(root, "autopar-solution", 1);
   root.expect_keys(
       {"format", "version", "producer", "problem", "status", "cost", "bound", "gap", "choices", "timeline", "run"});
-  return {root.at("choices").int64_list(), root.at("cost").int64()};
+  return {root.at("choices").int64_list(), root.at("cost").int64(), root.at("bound").int64()};
 }
 
 class Evaluation {
@@ -52,6 +53,10 @@ class Evaluation {
                                limit_ ? fmt::format("limit {}", *limit_) : "no limit");
     if (stated_.cost && cost_ != *stated_.cost) {
       fault("cost", fmt::format("the file says that the cost is {}; it is {}", *stated_.cost, cost_));
+    }
+    if (stated_.bound && cost_ < *stated_.bound) {
+      fault("bound",
+            fmt::format("the file says that no solution costs less than {}; this one costs {}", *stated_.bound, cost_));
     }
     for (const auto& [kind, count] : num_faults_) {
       if (count > kMostNamed) check_.faults.push_back(fmt::format("{} more of kind: {}", count - kMostNamed, kind));

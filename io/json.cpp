@@ -114,7 +114,9 @@ bool is_plain(std::string_view key) {
 
 JsonDocument::JsonDocument(std::string file, const std::string& text) : file_(std::move(file)) {
   simdjson::error_code error = parser_.allocate(text.size(), kMaxDepth);
-  if (!error) error = parser_.parse(text).get(root_);
+  const std::size_t begin = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  const bool is_padded = text.capacity() - text.size() >= simdjson::SIMDJSON_PADDING;
+  if (!error) error = parser_.parse(text.data() + begin, text.size() - begin, !is_padded).get(root_);
   if (error) fail_syntax(file_, text, error);
   paths_.emplace_back();
 }

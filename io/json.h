@@ -14,6 +14,9 @@
 /// Reading JSON files with errors that say where: simdjson's DOM behind a cursor that knows its path.
 namespace autopar::io {
 
+/// What some editors put before UTF-8 text. RFC 8259 lets readers ignore it.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 class JsonDocument;
 
 /// A value of a document, valid as long as the document. All accessors throw InputError with the file and the path of

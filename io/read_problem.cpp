@@ -114,7 +114,8 @@ class ProblemReader {
       }
     }
     if (!largest_costs_.add(largest)) {
-      scanner_.fail(fmt::format("with these {} the largest costs add up to 10^18, which stands for forbidden", what));
+      scanner_.fail(
+          fmt::format("with these {} the largest costs add up to 10^18 or more, which stands for forbidden", what));
     }
   }
 
@@ -124,7 +125,7 @@ class ProblemReader {
       if (numbers_[i] < 0) scanner_.fail(fmt::format("{} is negative", numbers_[i]), fmt::format("[{}]", i));
     }
     const bool is_safe = numbers_.empty() || largest_usages_.add(*std::max_element(numbers_.begin(), numbers_.end()));
-    if (!is_safe) scanner_.fail("with these the largest usages add up to more than 10^18");
+    if (!is_safe) scanner_.fail("with these the largest usages add up to 10^18 or more");
     usages_.push_back(lists_.add(numbers_));
   }
 
@@ -197,7 +198,8 @@ class ProblemReader {
   std::int32_t table(std::int32_t list, std::size_t rows, std::size_t cols) {
     const auto [it, is_new] = tables_.try_emplace({list, rows}, static_cast<std::int32_t>(network().tables.size()));
     if (is_new) {
-      network().tables.push_back({static_cast<std::int32_t>(rows), static_cast<std::int32_t>(cols), lists_[list]});
+      network().tables.push_back(
+          engine::Table{static_cast<std::int32_t>(rows), static_cast<std::int32_t>(cols), lists_[list]});
     }
     return it->second;
   }
@@ -257,8 +259,16 @@ class ProblemReader {
 
 }  // namespace
 
-bool is_problem(std::string_view text) { return has_outermost_key(text, "problem", "format"); }
+bool is_problem(std::string_view text) {
+  // What belongs into the key "problem" may stand outermost: no model, and read_problem says what is missing.
+  return has_outermost_key(text, "problem", "format") || has_outermost_key(text, "edges", "format");
+}
 
-TableProblem read_problem(const std::string& file, std::string_view text) { return ProblemReader(file, text).read(); }
+TableProblem read_problem(const std::string& file, std::string_view text) {
+  if (has_outermost_key(text, "edges", "problem")) {
+    throw InputError(file, "", R"(key "problem" is missing; put the cost table into it: {"problem": ...})");
+  }
+  return ProblemReader(file, text).read();
+}
 
 }  // namespace autopar::io

@@ -172,6 +172,7 @@ void JsonScanner::fail_syntax(std::string_view message) const {
 bool has_outermost_key(std::string_view text, std::string_view key, std::string_view other) {
   int depth = 0;
   bool expects_key = false;
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::size_t at = text.find_first_not_of(" \t\r\n");
   if (at == std::string_view::npos || text[at] != '{') return false;
   while (at < text.size()) {

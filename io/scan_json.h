@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "io/json.h"
+
 namespace autopar::io {
 
 /// Reads JSON of a known shape value by value, without an index or a tree beside the text: cost tables are lists of
@@ -15,7 +17,8 @@ namespace autopar::io {
 class JsonScanner {
  public:
   /// `file` is for messages. `text` has to outlive the scanner.
-  JsonScanner(std::string file, std::string_view text) : file_(std::move(file)), text_(text) {}
+  JsonScanner(std::string file, std::string_view text)
+      : file_(std::move(file)), text_(text), at_(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0) {}
 
   /// Reads an object. `read(key)` has to read the key's value. Refuses keys that are neither `needed` nor `optional`,
   /// or there twice, and an object without a needed key.
@@ -94,7 +97,7 @@ class JsonScanner {
 
   std::string file_;
   std::string_view text_;
-  std::size_t at_ = 0;
+  std::size_t at_;
   int depth_ = 0;
   std::vector<PathPart> path_;
 };

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <map>
 
 #include "io/input_error.h"
@@ -35,6 +36,16 @@ constexpr int kMostThreads = 4096;
 std::string seed_fault(const std::string& text) {
   const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   return is_number ? "" : fmt::format("\"{}\" is not a seed; expected a whole number from 0 on", text);
+}
+
+CLI::Validator number_in(double least, double most) {
+  // CLI11's range lets "nan" through: it is neither below nor above anything.
+  const auto nan_fault = [](const std::string& text) {
+    double value = 0;
+    const bool is_nan = CLI::detail::lexical_cast(text, value) && std::isnan(value);
+    return is_nan ? fmt::format("\"{}\" is not a number", text) : "";
+  };
+  return CLI::Range(least, most).description("") & CLI::Validator(nan_fault, "");
 }
 
 /// Of a model only: a cost table has no mesh, no cluster, and nothing that could overlap.
@@ -77,10 +88,10 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
   app.add_option("--constraints", arguments.constraints, "pins and the memory limit")->type_name("FILE");
   app.add_option("--time-limit", arguments.engine.time_limit_s, "seconds of search; default: none")
       ->type_name("SECONDS")
-      ->check(CLI::Range(1e-3, kLongestLimitS).description(""));
+      ->check(number_in(1e-3, kLongestLimitS));
   app.add_option("--gap", arguments.engine.gap, "stop when this close to the optimum: 0.01 is 1%; default: 0")
       ->type_name("FRACTION")
-      ->check(CLI::Range(0.0, 1.0).description(""));
+      ->check(number_in(0, 1));
   app.add_option("--threads", arguments.engine.threads, "threads of each rank; default: all cores")
       ->type_name("N")
       ->check(CLI::Range(1, kMostThreads).description(""));
@@ -111,7 +122,7 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
                  fmt::format("seconds between checkpoints (FILE.checkpoint); 0: none; default: {}",
                              arguments.checkpoint_interval_s))
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, kLongestLimitS).description(""));
+      ->check(number_in(0, kLongestLimitS));
   app.add_option("--log-dir", arguments.log_dir, "folder for a log of each rank, and tables of times and tasks")
       ->type_name("DIR");
   app.add_flag("--reproducible", arguments.reproducible,

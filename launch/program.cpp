@@ -43,6 +43,7 @@
 namespace autopar::launch {
 namespace {
 
+constexpr std::int64_t kFewDevices = 8;    // of which nobody expects more meshes than one
 constexpr const char* kSolves = "solves";  // of one mesh, in the checkpoint
 
 /// What rank 0 tells the others: go on, or leave with this exit code.
@@ -144,6 +145,13 @@ class Rank0 {
     files_ = read_task_files(arguments_, std::move(text));
     if (arguments_.devices > 0) {
       meshes_ = meshes_to_choose_from(arguments_, files_);
+      const bool has_no_choice = meshes_.size() == 1 && arguments_.max_mesh_dims > 1;
+      if (has_no_choice && arguments_.devices > kFewDevices) {
+        log_->warn(
+            "{} devices have no mesh of more than one dim that fits the cluster: every tensor is split into so "
+            "many pieces or not at all; a number with small factors gives more choice",
+            arguments_.devices);
+      }
     } else {
       task_.emplace(read_task(arguments_, files_));
       if (arguments_.export_problem.empty()) build_task(*task_);

@@ -35,8 +35,8 @@ class Timeline {
   std::vector<io::TimelinePoint> points_;
 };
 
-engine::AnytimeOptions options_of(const Arguments& arguments) {
-  return {arguments.engine, arguments.presolve, arguments.is_deterministic};
+engine::AnytimeOptions options_of(const Arguments& arguments, double read_s) {
+  return {arguments.engine, arguments.presolve, arguments.is_deterministic, read_s};
 }
 
 /// What presolve did, in one line.
@@ -69,7 +69,7 @@ TableResult solve_tables(const TableTask& task, const Arguments& arguments, engi
                          Checkpoint& checkpoint) {
   const Stopwatch watch;
   Timeline timeline;
-  engine::AnytimeOptions options = options_of(arguments);
+  engine::AnytimeOptions options = options_of(arguments, task.read_s);
   engine::Solution known;
   if (const auto bytes = checkpoint.find(kSolution)) known = engine::unpack_solution(*bytes);
   options.known = known.assignment;
@@ -108,7 +108,7 @@ TableResult solve_tables(const TableTask& task, const Arguments& arguments, engi
 }
 
 void help_solve_tables(const Arguments& arguments, engine::Comm& comm) {
-  engine::solve_anytime({}, options_of(arguments), comm);
+  engine::solve_anytime({}, options_of(arguments, 0), comm);
 }
 
 std::string table_summary(const TableTask& task, const TableResult& result, const io::RunInfo& run) {

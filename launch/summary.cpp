@@ -31,10 +31,14 @@ std::string head(const partition::Problem& problem, engine::Cost cost, const io:
   std::string proof = "proven optimal";
   if (cost > result.bound) {
     const std::string limit = result.status == engine::Status::kOptimal ? "" : "not proven optimal, ";
-    proof = result.bound <= 0
-                ? limit + "no lower bound yet"
-                : fmt::format("{}at most {:.3g}% above the optimum", limit,
-                              100 * static_cast<double>(cost - result.bound) / static_cast<double>(result.bound));
+    const double ratio = static_cast<double>(cost) / static_cast<double>(std::max<engine::Cost>(result.bound, 1));
+    if (result.bound <= 0) {
+      proof = limit + "no lower bound yet";
+    } else if (ratio >= 2) {
+      proof = fmt::format("{}at most {:.{}f} times the optimum", limit, ratio, ratio < 10 ? 1 : 0);
+    } else {
+      proof = fmt::format("{}at most {:.3g}% above the optimum", limit, 100 * (ratio - 1));
+    }
   }
   text += fmt::format("Predicted step  {}, {}\n", time_text(cost), proof);
   text += fmt::format("Search          {:.2f} s ({} rank{}, {} thread{} each; reading {:.2f} s, pricing {:.2f} s)\n",

@@ -50,7 +50,7 @@ class EdgeTables {
   /// Prices everything. Then table_of(handle) is the index in take_tables(); equal tables have equal indices.
   void price();
   std::int32_t table_of(std::int32_t handle) const { return table_of_[static_cast<std::size_t>(handle)]; }
-  std::vector<engine::Table> take_tables() { return tables_.take(); }
+  engine::Tables take_tables() { return engine::Tables(tables_.take()); }
 
  private:
   struct Key {

@@ -25,9 +25,13 @@ engine::CostNetwork usage_as_cost(engine::CostNetwork network) {
     }
     domain.usage.clear();
   }
-  for (engine::Table& table : network.tables) {
+  engine::Tables tables;
+  for (std::size_t t = 0; t < network.tables.size(); ++t) {
+    engine::Table table = network.tables[t];
     for (Cost& cost : table.costs) cost = cost >= engine::kForbidden ? engine::kForbidden : 0;
+    tables.push_back(std::move(table));
   }
+  network.tables = std::move(tables);
   for (engine::Variable& variable : network.variables) variable.spans.clear();
   network.usage_limit = -1;
   return network;

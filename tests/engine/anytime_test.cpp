@@ -16,7 +16,7 @@ using testing::Shape;
 Solution solved(const CostNetwork& network, int threads, bool is_deterministic) {
   AnytimeOptions options;
   options.search.threads = threads;
-  options.search.time_limit_s = is_deterministic ? 0.01 : 10;
+  options.search.time_limit_s = is_deterministic ? 0.003 : 10;
   options.is_deterministic = is_deterministic;
   Comm comm;
   return solve_anytime(network, options, comm);
@@ -43,6 +43,74 @@ TEST(AnytimeTest, small_networks_are_solved_to_the_optimum) {
   }
   EXPECT_GT(num_infeasible, 5);
   EXPECT_LT(num_infeasible, 80);
+}
+
+TEST(AnytimeTest, a_bound_above_all_largest_costs_proves_that_nothing_fits) {
+  Shape shape;
+  shape.num_times = 6;
+  int num_proven = 0;
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    CostNetwork network = random_network(seed, shape);
+    network.usage_limit /= 2;
+    const bool is_infeasible = exhaustive_optimum(network) >= kForbidden;
+    for (const bool is_deterministic : {false, true}) {
+      AnytimeOptions options;
+      options.search.threads = 1;
+      options.search.time_limit_s = 5;
+      options.presolve.usage = false;
+      options.is_deterministic = is_deterministic;
+      Comm comm;
+      EXPECT_EQ(solve_anytime(network, options, comm).status, is_infeasible ? Status::kInfeasible : Status::kOptimal)
+          << "seed " << seed;
+    }
+    num_proven += is_infeasible ? 1 : 0;
+  }
+  EXPECT_GT(num_proven, 5);
+  EXPECT_LT(num_proven, 40);
+}
+
+/// Each variable has an edge to the next, of costs that are drawn.
+CostNetwork chain(int count) {
+  std::mt19937 random(7);
+  CostNetwork network;
+  network.projections = {{0, 1, 2}};
+  for (int v = 0; v < count; ++v) {
+    const auto costs = [&random](int size) {
+      std::vector<Cost> drawn;
+      for (int i = 0; i < size; ++i) drawn.push_back(draw_between(random, 0, 999));
+      return drawn;
+    };
+    network.domains.push_back({costs(3), {}, {}});
+    network.variables.push_back({v, 0, {}});
+    if (v > 0) network.edges.push_back({v - 1, v, v - 1, 0, 0});
+    network.tables.push_back(Table{3, 3, costs(9)});
+  }
+  return network;
+}
+
+TEST(AnytimeTest, a_limit_that_ends_presolve_leaves_time_for_a_solution) {
+  const CostNetwork network = chain(20'000);
+  const Solution cut_short = solved(network, 1, true);
+  EXPECT_GT(cut_short.stats.variables_after_presolve, 10'000);
+  EXPECT_EQ(evaluate(network, cut_short.assignment), cut_short.cost);
+  const Solution whole = solved(network, 1, false);
+  EXPECT_EQ(whole.stats.variables_after_presolve, 0);
+  EXPECT_EQ(whole.status, Status::kOptimal);
+  EXPECT_LE(cut_short.bound, whole.cost);
+  EXPECT_GE(cut_short.cost, whole.cost);
+}
+
+TEST(AnytimeTest, time_that_was_spent_before_counts) {
+  AnytimeOptions options;
+  options.search.time_limit_s = 5;
+  options.spent_s = 6;
+  Comm comm;
+  const CostNetwork network = chain(50);
+  const Solution solution = solve_anytime(network, options, comm);
+  EXPECT_EQ(solution.status, Status::kLimitReached);
+  // One pass finds something all the same.
+  EXPECT_EQ(evaluate(network, solution.assignment), solution.cost);
+  EXPECT_LT(solution.cost, kForbidden);
 }
 
 /// Activations of `count` layers, each made again (cost) or held from its forward to its backward (usage). All are live

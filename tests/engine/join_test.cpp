@@ -113,7 +113,7 @@ TEST(JoinTest, joins_for_elimination_raise_the_bound_and_keep_the_optimum) {
 
 TEST(JoinTest, cycles_that_agree_are_left_alone) {
   CostNetwork network = circle(3);
-  network.tables[0].costs = {0, 10, 10, 0};
+  network.tables = {{2, 2, {0, 10, 10, 0}}};
   const Core core(network, all_values(network));
   Dual dual(core);
   converge(dual, 100, 1000);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "tests/engine/random_network.h"
 
@@ -98,6 +99,31 @@ TEST(PresolveTest, every_set_of_steps_keeps_the_optimum) {
     EXPECT_EQ(total.contracted > 0, steps.contract);
     EXPECT_EQ(total.folded_edges > 0, steps.fold);
   }
+}
+
+TEST(PresolveTest, stopped_halfway_it_keeps_the_optimum) {
+  for (const std::int64_t max_work : {0, 20'000, 60'000}) {
+    PresolveSteps steps;
+    steps.max_work = max_work;
+    PresolveCounts total;
+    for (std::uint32_t seed = 0; seed < 60; ++seed) {
+      SCOPED_TRACE(::testing::Message() << "work " << max_work << ", seed " << seed);
+      expect_same_optimum(network_with_followers(seed), steps, total);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    EXPECT_EQ(total.contracted > 0, max_work > 0);
+  }
+}
+
+TEST(PresolveTest, tables_that_stay_are_shared_with_the_original) {
+  const CostNetwork network = network_with_followers(1);
+  const Presolve presolve(network, {false, false, false, false, false});
+  const Tables& reduced = presolve.reduced().tables;
+  std::set<const Table*> original;
+  for (std::size_t t = 0; t < network.tables.size(); ++t) original.insert(&network.tables[t]);
+  std::size_t num_shared = 0;
+  for (std::size_t t = 0; t < reduced.size(); ++t) num_shared += original.count(&reduced[t]);
+  EXPECT_GT(num_shared, 0U);
 }
 
 TEST(PresolveTest, a_part_of_a_network_is_reduced_in_terms_of_the_whole) {

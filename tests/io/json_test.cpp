@@ -30,6 +30,12 @@ TEST(JsonDocumentTest, other_faults_of_the_whole_file) {
             "f.json: nested more than 64 levels deep");
 }
 
+TEST(JsonDocumentTest, a_byte_order_mark_is_passed_over) {
+  const JsonDocument document("f.json", "\xef\xbb\xbf[7]");
+  EXPECT_EQ(document.root().items()[0].int64(), 7);
+  EXPECT_EQ(parse_error("\xef\xbb\xbf"), "f.json: is empty");
+}
+
 TEST(JsonValueTest, errors_say_where_and_what) {
   const JsonDocument document("f.json", R"({"nodes": [{}, {"key": "layer.0/f/mm", "args": [1.5, "x", {"a b": []}]}],
                                             "big": 18446744073709551615, "twice": {"k": 1, "k": 2}})");

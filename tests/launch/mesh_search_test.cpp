@@ -104,6 +104,17 @@ TEST_F(MeshSearchTest, no_mesh_will_do) {
   EXPECT_EQ(scratch_.num_files(), 1U);
 }
 
+TEST_F(MeshSearchTest, a_number_that_leaves_no_choice_is_told) {
+  const auto err_of = [this](const std::string& options) {
+    const Outcome outcome = run_program(kModel + kCluster + " -q " + options + to("plan.json"));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(err_of("--devices 11"), HasSubstr("11 devices have no mesh of more than one dim"));
+  EXPECT_EQ(err_of("--devices 16 --max-mesh-dims 1"), "");
+  EXPECT_EQ(err_of("--devices 7"), "");
+}
+
 TEST_F(MeshSearchTest, bad_numbers_of_devices_are_refused) {
   EXPECT_THAT(run_program(kModel + kCluster + " --devices 0").err, HasSubstr("--devices"));
   EXPECT_EQ(run_program(kModel + kCluster + " --devices 8 --mesh 8").exit_code, 2);

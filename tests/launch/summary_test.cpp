@@ -111,6 +111,10 @@ TEST(SummaryTest, says_how_far_an_unproven_plan_can_be_off) {
   EXPECT_THAT(example.text(), HasSubstr("not proven optimal, at most 2.56% above the optimum"));
   example.solution.status = engine::Status::kOptimal;
   EXPECT_THAT(example.text(), HasSubstr("4.000 ms, at most 2.56% above the optimum"));
+  example.solution.bound = 1'000'000'000;
+  EXPECT_THAT(example.text(), HasSubstr("4.000 ms, at most 4.0 times the optimum"));
+  example.solution.bound = 1'000'000;
+  EXPECT_THAT(example.text(), HasSubstr("4.000 ms, at most 4000 times the optimum"));
 }
 
 TEST(ExplainTest, says_which_gathered_parameters_are_kept) {

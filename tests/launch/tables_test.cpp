@@ -131,6 +131,15 @@ TEST(TablesTest, packed_files_are_recognised_and_the_solution_stands_beside_them
   EXPECT_EQ(json::parse(slurp(scratch.path("p.solution.json")))["cost"], 445);
 }
 
+TEST(TablesTest, a_byte_order_mark_is_passed_over) {
+  const Scratch scratch;
+  const std::string path = scratch.put("p.json", "\xef\xbb\xbf" + io::read_file(kExample));
+  const Outcome outcome = run_program(quoted(path) + " --quiet");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "[0, 0, 2, 1, 0]\n");
+  EXPECT_EQ(run_program("--check" + quoted(path) + quoted(scratch.path("p.solution.json"))).exit_code, 0);
+}
+
 TEST(TablesTest, options_of_models_are_refused) {
   for (const std::string option :
        {"--mesh 2", "--cluster h100", "--constraints c.json", "--overlap model", "--random-plan 1"}) {
@@ -166,8 +175,10 @@ TEST(TablesTest, a_check_names_what_is_wrong) {
       {"[0, 0, 2, 0]", "4 choices for 5 nodes"},
       {"[0, 0, 3, 0, 0]", "choices[2] is 3, but node 2 has strategies 0 to 2"},
       {"[0, 0, -1, 0, 0]", "choices[2] is -1, but node 2 has"},
-      {R"({"format": "autopar-solution", "version": 1, "cost": 444, "choices": [0, 0, 2, 1, 0]})",
+      {R"({"format": "autopar-solution", "version": 1, "cost": 444, "bound": 0, "choices": [0, 0, 2, 1, 0]})",
        "the file says that the cost is 444; it is 445"},
+      {R"({"format": "autopar-solution", "version": 1, "cost": 445, "bound": 446, "choices": [0, 0, 2, 1, 0]})",
+       "the file says that no solution costs less than 446; this one costs 445"},
   };
   for (const auto& [solution, message] : cases) {
     const Outcome outcome = check(solution);
