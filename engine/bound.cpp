@@ -142,7 +142,7 @@ bool propagate(const CostNetwork& network, LiveValues& live) {
   return std::none_of(live.begin(), live.end(), [](const auto& values) { return values.empty(); });
 }
 
-int converge(Dual& dual, Cost enough, int max_sweeps) {
+int converge(Dual& dual, Cost enough, int max_sweeps, const Deadline& deadline) {
   int idle = 0;
   for (int sweep = 1; sweep <= max_sweeps; ++sweep) {
     const Cost before = dual.bound();
@@ -150,7 +150,7 @@ int converge(Dual& dual, Cost enough, int max_sweeps) {
     const Cost gain = dual.bound() - before;
     const Cost little = std::min(std::abs(dual.bound()) / 10'000'000, (enough - dual.bound()) / 1000);
     idle = gain < little || gain == 0 ? idle + 1 : 0;
-    if (idle == 3 || dual.bound() > enough) return sweep;
+    if (idle == 3 || dual.bound() > enough || deadline.passed()) return sweep;
   }
   return max_sweeps;
 }

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "engine/block.h"
 #include "engine/core.h"
 #include "engine/dual.h"
 
@@ -12,8 +13,9 @@ namespace autopar::engine {
 bool propagate(const CostNetwork& network, LiveValues& live);
 
 /// Sweeps until the bound rises three times in a row by less than a thousandth of what is missing to `enough` (where
-/// that is near) and a ten-millionth of itself, exceeds `enough`, or `max_sweeps`. Returns the number of sweeps.
-int converge(Dual& dual, Cost enough, int max_sweeps);
+/// that is near) and a ten-millionth of itself, exceeds `enough`, or `max_sweeps`, or `deadline`. Returns the number of
+/// sweeps.
+int converge(Dual& dual, Cost enough, int max_sweeps, const Deadline& deadline = {});
 
 /// Looks for prices that raise the bound, one usage point after the other: usage of the rounded assignment tells
 /// whether a price is too low or too high, so bisection finds where it turns (the Lagrangian is concave in each price).

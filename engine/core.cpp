@@ -70,9 +70,18 @@ const Core::Compacted& Core::compact(const CostNetwork& network, std::int32_t pr
   return entry->second;
 }
 
-std::shared_ptr<const CoreTable> Core::restrict_table(const CostNetwork& network, std::int32_t table,
-                                                      const Projection& rows, const Projection& cols,
-                                                      const Core* like) {
+namespace {
+
+/// Whether all states of `table` are in `rows` and `cols`, and no cost would be out of place in a sweep.
+bool is_all(const Table& table, const Projection& rows, const Projection& cols) {
+  return std::cmp_equal(rows.size(), table.rows) && std::cmp_equal(cols.size(), table.cols) &&
+         std::ranges::all_of(table.costs, [](Cost cost) { return cost <= kForbidden; });
+}
+
+}  // namespace
+
+std::shared_ptr<const Table> Core::restrict_table(const CostNetwork& network, std::int32_t table,
+                                                  const Projection& rows, const Projection& cols, const Core* like) {
   std::vector<std::int32_t> key{table, static_cast<std::int32_t>(rows.size())};
   key.insert(key.end(), rows.begin(), rows.end());
   key.insert(key.end(), cols.begin(), cols.end());
@@ -81,8 +90,11 @@ std::shared_ptr<const CoreTable> Core::restrict_table(const CostNetwork& network
     const auto known = like->tables_.find(entry->first);
     if (known != like->tables_.end()) entry->second = known->second;
   }
+  if (!entry->second && is_all(network.tables[ix(table)], rows, cols)) {
+    entry->second = network.tables.shared(ix(table));
+  }
   if (!entry->second) {
-    auto made = std::make_shared<CoreTable>();
+    auto made = std::make_shared<Table>();
     made->rows = static_cast<std::int32_t>(rows.size());
     made->cols = static_cast<std::int32_t>(cols.size());
     const Table& whole = network.tables[ix(table)];

@@ -11,16 +11,6 @@
 
 namespace autopar::engine {
 
-/// A table over live states only.
-struct CoreTable {
-  std::int32_t rows = 0;
-  std::int32_t cols = 0;
-  std::vector<Cost> costs;  ///< rows x cols
-  Cost at(std::int32_t row, std::int32_t col) const {
-    return costs[static_cast<std::size_t>(row) * static_cast<std::size_t>(cols) + static_cast<std::size_t>(col)];
-  }
-};
-
 /// One end of an edge.
 struct CoreEnd {
   std::int32_t variable = -1;
@@ -31,8 +21,8 @@ struct CoreEnd {
 struct CoreEdge {
   CoreEnd u;
   CoreEnd v;
-  std::shared_ptr<const CoreTable> table;  ///< rows: u's states
-  std::int32_t source = -1;                ///< index into the edges that the core was made of
+  std::shared_ptr<const Table> table;  ///< rows: u's live states; the network's own where all live
+  std::int32_t source = -1;            ///< index into the edges that the core was made of
 
   /// Of live values of both ends.
   Cost cost(std::int32_t x_u, std::int32_t x_v) const {
@@ -71,8 +61,8 @@ class Core {
 
  private:
   void build(const CostNetwork& network, const LiveValues& live, const std::vector<Edge>& edges, const Core* like);
-  std::shared_ptr<const CoreTable> restrict_table(const CostNetwork& network, std::int32_t table,
-                                                  const Projection& rows, const Projection& cols, const Core* like);
+  std::shared_ptr<const Table> restrict_table(const CostNetwork& network, std::int32_t table, const Projection& rows,
+                                              const Projection& cols, const Core* like);
   void add_edge(const CostNetwork& network, const Edge& edge, std::int32_t source, const LiveValues& live,
                 const Core* like);
   void set_usage(const CostNetwork& network, const LiveValues& live);
@@ -91,7 +81,7 @@ class Core {
   };
   const Compacted& compact(const CostNetwork& network, std::int32_t projection, const std::vector<std::int32_t>& live);
   std::map<std::pair<std::int32_t, std::vector<std::int32_t>>, Compacted> compacted_;
-  std::map<std::vector<std::int32_t>, std::shared_ptr<const CoreTable>> tables_;
+  std::map<std::vector<std::int32_t>, std::shared_ptr<const Table>> tables_;
 };
 
 }  // namespace autopar::engine

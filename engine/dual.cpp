@@ -41,7 +41,7 @@ AUTOPAR_VECTORISED void min_of_rows(const Cost* table, const Cost* moved, std::s
 }
 
 /// out[state of one end, v or u] = min over states of the other, of which `moved` was moved.
-void min_minus(const CoreTable& table, bool of_v, const Cost* moved, Cost* out) {
+void min_minus(const Table& table, bool of_v, const Cost* moved, Cost* out) {
   (of_v ? min_of_cols : min_of_rows)(table.costs.data(), moved, ix(table.rows), ix(table.cols), out);
 }
 
@@ -116,13 +116,13 @@ void Dual::restore(const Dual& other) {
 }
 
 std::span<Cost> Dual::moved(std::int32_t edge, bool to_u) {
-  const CoreTable& table = *core_.edges()[ix(edge)].table;
+  const Table& table = *core_.edges()[ix(edge)].table;
   return std::span(moved_).subspan(moved_at_[ix(edge)] + (to_u ? 0 : ix(table.rows)),
                                    ix(to_u ? table.rows : table.cols));
 }
 
 std::span<const Cost> Dual::moved(std::int32_t edge, bool to_u) const {
-  const CoreTable& table = *core_.edges()[ix(edge)].table;
+  const Table& table = *core_.edges()[ix(edge)].table;
   return std::span(moved_).subspan(moved_at_[ix(edge)] + (to_u ? 0 : ix(table.rows)),
                                    ix(to_u ? table.rows : table.cols));
 }
@@ -255,7 +255,7 @@ void Dual::pull(std::int32_t edge, std::int32_t into) {
 }
 
 const std::vector<Cost>& Dual::reduced_costs(std::int32_t edge, bool of_v, ReducedCosts& known) const {
-  const CoreTable& table = *core_.edges()[ix(edge)].table;
+  const Table& table = *core_.edges()[ix(edge)].table;
   const std::span<const Cost> other = moved(edge, of_v);
   const std::span<const Cost> own = moved(edge, !of_v);
   std::vector<std::pair<std::int32_t, std::vector<Cost>>>& alike = known[{&table, of_v}];

@@ -78,8 +78,7 @@ class Dual {
   std::size_t offset(std::int32_t variable) const { return offset_[ixs(variable)]; }
   /// By table and end: edges, each with what reduced_costs() gives for it. Copies of one layer have equal messages
   /// where they come from a ShortNetwork.
-  using ReducedCosts =
-      std::map<std::pair<const CoreTable*, bool>, std::vector<std::pair<std::int32_t, std::vector<Cost>>>>;
+  using ReducedCosts = std::map<std::pair<const Table*, bool>, std::vector<std::pair<std::int32_t, std::vector<Cost>>>>;
   /// Per state of one end of `edge`, the least that a pair of it costs.
   const std::vector<Cost>& reduced_costs(std::int32_t edge, bool of_v, ReducedCosts& known) const;
   void take_minimum(std::int32_t variable);

@@ -60,7 +60,7 @@ class Solver {
 
   Solution run() {
     solution_.stats.variables = network_.num_variables();
-    presolve_.emplace(network_);
+    presolve_.emplace(network_, PresolveSteps{.deadline = deadline_});
     solution_.stats.presolve_s = seconds_since(start_);
     if (presolve_->infeasible()) return finish(Status::kInfeasible);
     solution_.stats.presolve = presolve_->counts();
@@ -93,7 +93,7 @@ class Solver {
       Part next = make_short_part(net(), live, shortened);
       if (small) next.dual->warm_start(*small->dual);
       small = std::move(next);
-      for (int sweep = 0; sweep < kSweepsPerFixing; ++sweep) small->dual->sweep();
+      for (int sweep = 0; sweep < kSweepsPerFixing && !deadline_.passed(); ++sweep) small->dual->sweep();
       solution_.stats.sweeps += kSweepsPerFixing;
       std::optional<Part> part = make_part(net(), std::move(live), *small, shortened);
       if (!part) return std::nullopt;
@@ -337,11 +337,12 @@ class Solver {
       offer(part.live, rounded);
       if (root) raise_bound(dual.bound());
       report("bound");
+      if (deadline_.passed()) throw OutOfTime{};
     };
     bool may_end_early = part.core->table_entries() > kManyEntries;
     const int most = priced ? kMaxSweeps / 4 : kMaxSweeps;
     for (int done = 0; done < most;) {
-      const int sweeps = converge(dual, target, may_end_early ? kSweepsPerLook : most - done);
+      const int sweeps = converge(dual, target, may_end_early ? kSweepsPerLook : most - done, deadline_);
       solution_.stats.sweeps += sweeps;
       done += sweeps;
       visit(dual.round());
@@ -355,7 +356,7 @@ class Solver {
     } else {
       climb(dual, target, visit);
     }
-    solution_.stats.sweeps += converge(dual, target, kMaxSweeps);
+    solution_.stats.sweeps += converge(dual, target, kMaxSweeps, deadline_);
     visit(dual.round());
     return true;
   }
