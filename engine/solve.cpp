@@ -340,7 +340,8 @@ class Solver {
       if (deadline_.passed()) throw OutOfTime{};
     };
     bool may_end_early = part.core->table_entries() > kManyEntries;
-    const int most = priced ? kMaxSweeps / 4 : kMaxSweeps;
+    const bool has_prices = priced && !dual.prices().empty();
+    const int most = has_prices ? kMaxSweeps / 4 : kMaxSweeps;
     for (int done = 0; done < most;) {
       const int sweeps = converge(dual, target, may_end_early ? kSweepsPerLook : most - done, deadline_);
       solution_.stats.sweeps += sweeps;
@@ -350,7 +351,7 @@ class Solver {
       if (sweeps < kSweepsPerLook || dual.bound() > target) break;
       if (may_end_early && likely_left(dual, target) < open_values(part.live) / 2) return false;
     }
-    if (!priced || dual.prices().empty()) return true;
+    if (!has_prices) return true;
     if (dual.prices().size() <= kFewPoints) {
       solution_.stats.sweeps += search_prices(dual, target, visit);
     } else {
