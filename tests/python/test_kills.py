@@ -26,12 +26,15 @@ MODEL = str(ROOT / "tests" / "models" / "mlp.json")
 SEARCH = [MODEL, "--devices", "16", "--cluster", "h100", "--threads", "1", "--reproducible", "--quiet", "-o", PLAN]
 OLD_PLAN = b'{"a plan": "of before"}'
 END_LIMIT_S = 10
+# Of a rank that dies within some 30 ms of its start, mpirun of Open MPI 4.1.4 sometimes ends all others and then waits
+# for ever for a lock of its own, in PMIx_server_finalize (docs/checkpoints.md).
+FIRST_S = 0.4
 SEARCH_LIMIT_S = 120
 
 
 @dataclass(frozen=True)
 class Kill:
-    """Of a rank: so long after the start, or, if a file is named, as soon as rank 0 writes it after that."""
+    """Of a rank: so long after its start, or, if a file is named, as soon as rank 0 writes it after that."""
 
     rank: int
     seconds: float = 0
@@ -125,6 +128,7 @@ class Searches:
         while run.poll() is None:
             if process is None and kill.rank in (ranks := ranks_in(folder)):
                 process = os.pidfd_open(ranks[kill.rank])
+                begin = time.monotonic()
             had_checkpoint = has_checkpoint(folder)
             # At once, as a file is half written for a millisecond or so.
             if process is not None and kill.is_due(time.monotonic() - begin, folder):
@@ -180,7 +184,7 @@ def searches(tmp_path: Path) -> Searches:
 
 def test_some_kills(searches: Searches) -> None:
     duration_s = searches.duration_s
-    searches.try_kills([Kill(rank=1), Kill(rank=0, seconds=0.6 * duration_s)], 1, last_ranks=2)
+    searches.try_kills([Kill(rank=1, seconds=FIRST_S), Kill(rank=0, seconds=0.6 * duration_s)], 1, last_ranks=2)
     searches.try_kills([Kill(rank=0, file=CHECKPOINT), Kill(rank=2, seconds=0.4 * duration_s)], 0.1, last_ranks=1)
     searches.try_kills([Kill(rank=0, file=PLAN)], 1, last_ranks=3)
     assert not searches.losses, searches.report()
@@ -193,7 +197,11 @@ def test_kills_at_random(searches: Searches, capsys: pytest.CaptureFixture[str])
     rng = random.Random(7)
     while searches.counts["kills"] < 64 and len(searches.losses) < 5:
         kills = [
-            Kill(rng.randrange(RANKS), rng.uniform(0, searches.duration_s), rng.choice(["", "", "", CHECKPOINT, PLAN]))
+            Kill(
+                rng.randrange(RANKS),
+                rng.uniform(FIRST_S, searches.duration_s),
+                rng.choice(["", "", "", CHECKPOINT, PLAN]),
+            )
             for _ in range(rng.randint(1, 2))
         ]
         searches.try_kills(kills, rng.choice([0.1, 1]), rng.randint(1, RANKS))
