@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "io/input_error.h"
@@ -135,16 +137,32 @@ std::string inflate_all(const std::string& path, const std::string& packed, std:
   return content;
 }
 
-/// A file that is deleted again unless it is renamed to its final name.
+std::string temporary_prefix(const std::string& target) {
+  return fmt::format(".{}.", std::filesystem::path(target).filename().string());
+}
+constexpr std::string_view kTemporarySuffix = ".tmp";
+
+/// Whether `name` is one that TemporaryFile gives: two numbers between prefix and suffix.
+bool is_temporary(std::string_view name, const std::string& target) {
+  const std::string prefix = temporary_prefix(target);
+  if (!name.starts_with(prefix) || !name.ends_with(kTemporarySuffix)) return false;
+  name.remove_suffix(kTemporarySuffix.size());
+  return name.find_first_not_of("0123456789.", prefix.size()) == std::string_view::npos;
+}
+
+/// A file that is deleted again unless it is renamed to its final name. It is locked as long as its writer lives, so
+/// that what a killed one left can be told from what another one is writing.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& target) : target_(target) {
-    const std::filesystem::path path(target);
+    const std::filesystem::path folder = std::filesystem::path(target).parent_path();
     for (int attempt = 0; attempt < 100; ++attempt) {
-      const std::string name = fmt::format(".{}.{}.{}.tmp", path.filename().string(), ::getpid(), attempt);
-      name_ = (path.parent_path() / name).string();
+      name_ =
+          (folder / fmt::format("{}{}.{}{}", temporary_prefix(target), ::getpid(), attempt, kTemporarySuffix)).string();
       fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      if (fd_ >= 0 || errno != EEXIST) break;
+      if (fd_ < 0 && errno == EEXIST) continue;
+      if (fd_ < 0 || !was_taken_for_left()) break;
+      ::close(std::exchange(fd_, -1));
     }
     if (fd_ < 0) fail_errno(target, "cannot write");
   }
@@ -165,12 +183,19 @@ class TemporaryFile {
   }
 
   void rename_to_target() {
-    if (::fsync(fd_) != 0 || ::close(std::exchange(fd_, -1)) != 0) fail_errno(target_, "cannot write");
-    if (::rename(name_.c_str(), target_.c_str()) != 0) fail_errno(target_, "cannot write");
+    // Closed after that only: the lock must stand until nobody finds the file under this name.
+    if (::fsync(fd_) != 0 || ::rename(name_.c_str(), target_.c_str()) != 0) fail_errno(target_, "cannot write");
     renamed_ = true;
   }
 
  private:
+  /// Whether remove_left_behind came between the making of the file and its lock.
+  bool was_taken_for_left() const {
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK;  // other errors: there are no locks here
+    struct stat info {};
+    return ::fstat(fd_, &info) == 0 && info.st_nlink == 0;
+  }
+
   std::string target_;
   std::string name_;
   int fd_ = -1;
@@ -196,6 +221,18 @@ void write_file(const std::string& path, std::string_view content) {
   // The file is complete either way; only whether its name survives a power failure depends on the folder.
   FileDescriptor folder(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() >= 0) ::fsync(folder.get());
+  remove_left_behind(path);
+}
+
+void remove_left_behind(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator it(folder_of(path), error); !error && it != end; it.increment(error)) {
+    const std::string name = it->path().string();
+    if (!is_temporary(it->path().filename().string(), path)) continue;
+    const FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(name.c_str());
+  }
 }
 
 void check_writable(const std::string& path) {

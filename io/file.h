@@ -18,6 +18,9 @@ std::string read_file(const std::string& path, std::int64_t max_bytes = kMaxFile
 /// renamed. Throws InputError if that fails; then `path` is as it was and no temporary file stays behind.
 void write_file(const std::string& path, std::string_view content);
 
+/// Removes the temporary files of programs that were killed while they wrote `path`. write_file does it too.
+void remove_left_behind(const std::string& path);
+
 /// Throws InputError unless write_file(path, …) can be expected to work: its folder exists and can be written to, and
 /// `path` is not something else than a file. Lets a program fail before its long work, not after.
 void check_writable(const std::string& path);

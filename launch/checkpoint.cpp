@@ -110,6 +110,7 @@ void Checkpoint::close(bool is_over) {
   std::error_code error;
   fs::remove(path_, error);
   fs::remove(previous(path_), error);
+  io::remove_left_behind(path_);
 }
 
 void Checkpoint::watch() {

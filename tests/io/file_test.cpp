@@ -1,7 +1,10 @@
 #include "io/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "tests/io/scratch.h"
@@ -105,6 +108,25 @@ TEST(WriteFileTest, on_failure_the_target_is_as_it_was_and_no_temporary_file_sta
   EXPECT_TRUE(std::filesystem::is_directory(scratch.path("plan.json")));
   EXPECT_EQ(scratch.num_files(), 1U);
   EXPECT_THAT(input_error([&] { write_file(scratch.path("none/plan.json"), "text"); }), HasSubstr("No such file"));
+}
+
+TEST(WriteFileTest, what_a_killed_writer_left_is_removed_and_what_another_one_writes_is_not) {
+  const Scratch scratch;
+  const std::string path = scratch.path("plan.json");
+  scratch.put(".plan.json.1.0.tmp", "half");
+  scratch.put(".plan.json.checkpoint.1.0.tmp", "of another file");
+  scratch.put(".plan.json.mine.tmp", "of nobody here");
+  const int written = ::open(scratch.put(".plan.json.2.0.tmp", "hal").c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(written, LOCK_EX), 0);
+  write_file(path, "text");
+  EXPECT_FALSE(std::filesystem::exists(scratch.path(".plan.json.1.0.tmp")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path(".plan.json.2.0.tmp")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path(".plan.json.checkpoint.1.0.tmp")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path(".plan.json.mine.tmp")));
+  ::close(written);
+  remove_left_behind(path);
+  EXPECT_FALSE(std::filesystem::exists(scratch.path(".plan.json.2.0.tmp")));
+  EXPECT_EQ(slurp(path), "text");
 }
 
 TEST(WriteFileTest, devices_are_no_place_for_a_plan) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -189,6 +190,17 @@ def test_scancel_ends_all_and_leaves_nothing_half(cluster: Cluster, launcher: st
     assert {file.name for file in cluster.folder.iterdir()} <= {job.log.name, "plan.json", "plan.json.checkpoint"}
     if job.plan.exists():
         json.loads(job.plan.read_text())
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_killed_rank_ends_the_job(cluster: Cluster, launcher: str) -> None:
+    """More moments without Slurm: test_kills.py."""
+    job = cluster.submit("--launcher", launcher, "--", *ENDLESS, "-o", "plan.json", ranks=3)
+    job.wait_until_it_searches()
+    os.kill(ranks_of(cluster.folder)[-1], signal.SIGKILL)
+    wait_until(lambda: not ranks_of(cluster.folder), 10, lambda: f"ranks are left\n{job.text()}")
+    assert job.end(limit_s=10)["JobState"] == "FAILED", job.text()
+    assert re.search(r"task \d: Killed|rank \d .* signal 9 \(Killed\)", job.text()), job.text()
 
 
 def go_on(job: Job) -> None:
