@@ -63,7 +63,7 @@ TEST(Repeats, of_a_stack_the_ends_are_left) {
 
 TEST(Repeats, groups_of_layers_repeat_too) {
   CostNetwork net = stack(24, 2);
-  for (int layer = 0; layer < 24; layer += 3) net.variables[static_cast<std::size_t>(2 + 3 * layer)].domain = 3;
+  for (std::size_t layer = 0; layer < 24; layer += 3) net.variables[2 + 3 * layer].domain = 3;
   const auto shortened = shorten(net);
   ASSERT_TRUE(shortened);
   std::size_t gone = 0;
