@@ -1,10 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -66,5 +69,17 @@ class Comm {
   Timing timing_;
   std::function<void(const std::string&)> log_;
 };
+
+/// Collective: rank 0's value on all ranks.
+template <class T>
+requires std::is_trivially_copyable_v<T> T share(Comm& comm, const T& value) {
+  std::string bytes(sizeof(T), '\0');
+  std::memcpy(bytes.data(), &value, sizeof(T));
+  comm.broadcast(bytes);
+  if (bytes.size() != sizeof(T)) throw std::logic_error("rank 0 runs another version of the program");
+  T shared;
+  std::memcpy(&shared, bytes.data(), sizeof(T));
+  return shared;
+}
 
 }  // namespace autopar::engine

@@ -67,16 +67,19 @@ Dual::Dual(const Core& core) : core_(core), constant_(core.constant()) {
 }
 
 void Dual::warm_start(const Dual& other) {
-  const std::vector<CoreEdge>& edges = core_.edges();
-  for (std::size_t e = 0; e < edges.size(); ++e) take_message(static_cast<std::int32_t>(e), other, edges[e].source);
-  for (std::size_t v = 0; v < core_.variables().size(); ++v) take_minimum(static_cast<std::int32_t>(v));
+  take_messages(other, [](std::int32_t source) { return source; });
   if (!prices_.empty()) set_prices(carry_prices(other.core_.times(), other.prices_, core_.times()));
 }
 
 void Dual::warm_start(const Dual& other, const std::vector<std::int32_t>& edge_of) {
+  take_messages(other, [&](std::int32_t source) { return edge_of[ix(source)]; });
+}
+
+template <class SourceOf>
+void Dual::take_messages(const Dual& other, const SourceOf& source_of) {
   const std::vector<CoreEdge>& edges = core_.edges();
   for (std::size_t e = 0; e < edges.size(); ++e) {
-    take_message(static_cast<std::int32_t>(e), other, edge_of[ix(edges[e].source)]);
+    take_message(static_cast<std::int32_t>(e), other, source_of(edges[e].source));
   }
   for (std::size_t v = 0; v < core_.variables().size(); ++v) take_minimum(static_cast<std::int32_t>(v));
 }

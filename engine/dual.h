@@ -82,6 +82,8 @@ class Dual {
   /// Per state of one end of `edge`, the least that a pair of it costs.
   const std::vector<Cost>& reduced_costs(std::int32_t edge, bool of_v, ReducedCosts& known) const;
   void take_minimum(std::int32_t variable);
+  template <class SourceOf>
+  void take_messages(const Dual& other, const SourceOf& source_of);
   void take_message(std::int32_t edge, const Dual& other, std::int32_t source);
   void take_prices(const Prices& prices);
   void visit(std::int32_t variable, bool forwards);

@@ -140,10 +140,10 @@ class Shortener {
       if (row_u != nullptr && row_v == nullptr) left.u = stand_in(*row_u, edge.u, left.v);
       if (row_v != nullptr && row_u == nullptr) left.v = stand_in(*row_v, edge.v, left.u);
       if (row_u != nullptr && row_v != nullptr) {
-        const bool u_first = copy_of(*row_u, edge.u) <= copy_of(*row_v, edge.v);
-        const bool same = copy_of(*row_u, edge.u) == copy_of(*row_v, edge.v);
-        left.u = same || u_first ? made.variable_of[ix(edge.u)] : last_but_one(*row_u, edge.u);
-        left.v = same || !u_first ? made.variable_of[ix(edge.v)] : last_but_one(*row_v, edge.v);
+        const std::int32_t copy_u = copy_of(*row_u, edge.u);
+        const std::int32_t copy_v = copy_of(*row_v, edge.v);
+        left.u = copy_u <= copy_v ? made.variable_of[ix(edge.u)] : last_but_one(*row_u, edge.u);
+        left.v = copy_v <= copy_u ? made.variable_of[ix(edge.v)] : last_but_one(*row_v, edge.v);
       }
       const auto [entry, is_new] = known.try_emplace({left.u, left.v, left.table, left.project_u, left.project_v},
                                                      static_cast<std::int32_t>(made.edges.size()));

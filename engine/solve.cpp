@@ -108,7 +108,7 @@ class Solver {
     }
   }
 
-  /// Finds the best solution among `live` that beats the incumbent. Looks within margins above the bound, each four
+  /// Finds the best solution in `start` that beats the incumbent. Looks within margins above the bound, each four
   /// times the last one; where that grows too large, splits a variable's values and solves the parts, depth first. The
   /// incumbent changes only for the better, so the first of equals in this fixed order stays.
   void solve_part(std::optional<Part> start, bool root) {
@@ -313,9 +313,9 @@ class Solver {
     return parts;
   }
 
-  /// Bounds `live` and fixes values away that no solution of at most `target` has, again and again while that helps.
-  /// Messages start from those of `whole`, if given. With `priced`, looks for better prices too. At the root the bound
-  /// is the whole problem's. Returns nothing if no such solution is left.
+  /// Bounds `part` and fixes values away that no solution of at most `target` has, again and again while that helps.
+  /// With `priced`, looks for better prices too. At the root the bound is the whole problem's. Returns nothing if no
+  /// such solution is left, or `part` is nothing.
   std::optional<Part> tighten(std::optional<Part> part, Cost target, bool priced, bool root) {
     while (part) {
       if (deadline_.passed()) throw OutOfTime{};
@@ -339,7 +339,7 @@ class Solver {
       report("bound");
       if (deadline_.passed()) throw OutOfTime{};
     };
-    bool may_end_early = part.core->table_entries() > kManyEntries;
+    const bool may_end_early = part.core->table_entries() > kManyEntries;
     const bool has_prices = priced && !dual.prices().empty();
     const int most = has_prices ? kMaxSweeps / 4 : kMaxSweeps;
     for (int done = 0; done < most;) {

@@ -5,11 +5,8 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
-#include <cstring>
 #include <optional>
-#include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -52,18 +49,6 @@ struct Verdict {
   int exit_code = 0;
   enum class Work : std::uint8_t { kNone, kModel, kMeshes, kTable } work = Work::kNone;  ///< what is to be searched
 };
-static_assert(std::is_trivially_copyable_v<Verdict>);
-
-/// Collective: rank 0's verdict on all ranks.
-Verdict share(engine::Comm& comm, const Verdict& verdict) {
-  std::string bytes(sizeof(Verdict), '\0');
-  std::memcpy(bytes.data(), &verdict, sizeof(Verdict));
-  comm.broadcast(bytes);
-  Verdict shared;
-  if (bytes.size() != sizeof(Verdict)) throw std::logic_error("rank 0 runs another version of the program");
-  std::memcpy(&shared, bytes.data(), sizeof(Verdict));
-  return shared;
-}
 
 /// The part of the program that only rank 0 runs, before and after the search.
 class Rank0 {
@@ -332,18 +317,18 @@ class Rank0 {
 
 int run_rank_0(int argc, char** argv, engine::Comm& comm) {
   Rank0 rank0(comm.size());
-  const Verdict verdict = share(comm, rank0.prepare(argc, argv, comm));
+  const Verdict verdict = engine::share(comm, rank0.prepare(argc, argv, comm));
   if (verdict.leave) return verdict.exit_code;
   if (verdict.work == Verdict::Work::kMeshes) {
     std::string files = pack(rank0.files());
     comm.broadcast(files);
   }
   const Verdict found = rank0.search(comm);
-  return share(comm, rank0.report(found, gather_times(comm))).exit_code;
+  return engine::share(comm, rank0.report(found, gather_times(comm))).exit_code;
 }
 
 int run_other_rank(int argc, char** argv, engine::Comm& comm) {
-  const Verdict verdict = share(comm, {});
+  const Verdict verdict = engine::share(comm, Verdict{});
   if (verdict.leave) return verdict.exit_code;
   const Arguments arguments = parse_command_line(argc, argv).arguments;
   if (!arguments.log_dir.empty()) open_log(arguments.log_dir, comm);
@@ -361,7 +346,7 @@ int run_other_rank(int argc, char** argv, engine::Comm& comm) {
     });
   }
   gather_times(comm);
-  return share(comm, {}).exit_code;
+  return engine::share(comm, Verdict{}).exit_code;
 }
 
 }  // namespace

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 namespace autopar::partition {
@@ -23,17 +21,6 @@ struct Call {
   Kind kind = Kind::kLeave;
   engine::Options options = {};  // kSolve
 };
-static_assert(std::is_trivially_copyable_v<Call>);
-
-Call share(engine::Comm& comm, const Call& call) {
-  std::string bytes(sizeof(Call), '\0');
-  std::memcpy(bytes.data(), &call, sizeof(Call));
-  comm.broadcast(bytes);
-  if (bytes.size() != sizeof(Call)) throw std::logic_error("rank 0 runs another version of the program");
-  Call shared;
-  std::memcpy(&shared, bytes.data(), sizeof(Call));
-  return shared;
-}
 
 }  // namespace
 
@@ -70,7 +57,7 @@ Solution SharedSolver::compute(const engine::CostNetwork& network, engine::Optio
   SolveRecord::Entry entry;
   entry.was_late = is_out_of_time();
   options.time_limit_s = deadline_.seconds_left();
-  share(comm_, {Call::Kind::kSolve, options});
+  engine::share(comm_, Call{Call::Kind::kSolve, options});
   entry.solution = engine::solve(network, options, comm_, progress_);
   const Status status = entry.solution.status;
   entry.was_cut_short = is_out_of_time() && (status == Status::kLimitReached || status == Status::kNoSolution);
@@ -88,12 +75,12 @@ bool SharedSolver::is_out_of_time() const {
 }
 
 void SharedSolver::run(engine::TaskRound& round, const engine::Report& report) {
-  share(comm_, {Call::Kind::kTasks, options_});
+  engine::share(comm_, Call{Call::Kind::kTasks, options_});
   engine::run_on_all_ranks(round, deadline_, comm_, report);
   engine::dismiss(Status::kOptimal, comm_);
 }
 
-void SharedSolver::leave() { share(comm_, {}); }
+void SharedSolver::leave() { engine::share(comm_, Call{}); }
 
 void SharedSolver::resume(SolveRecord record, std::function<void(const SolveRecord&)> changed) {
   const auto end = std::ranges::find_if(
@@ -116,7 +103,7 @@ SolveRecord SharedSolver::take_record() {
 
 void help_solve(engine::Comm& comm, const engine::TaskFunction& function) {
   while (true) {
-    const Call call = share(comm, {});
+    const Call call = engine::share(comm, Call{});
     switch (call.kind) {
       case Call::Kind::kSolve:
         engine::solve({}, call.options, comm);
