@@ -49,9 +49,9 @@ CLI::Validator number_in(double least, double most) {
 }
 
 /// Of a model only: a cost table has no mesh, no cluster, and nothing that could overlap.
-constexpr std::array<const char*, 8> kModelOptions = {"--mesh",           "--devices",     "--max-mesh-dims",
-                                                      "--cluster",        "--constraints", "--overlap",
-                                                      "--export-problem", "--random-plan"};
+constexpr std::array<const char*, 9> kModelOptions = {"--mesh",    "--devices",        "--max-mesh-dims",
+                                                      "--cluster", "--constraints",    "--overlap",
+                                                      "--pareto",  "--export-problem", "--random-plan"};
 
 const std::map<std::string, bool engine::PresolveSteps::*> kPresolveSteps = {
     {"dominate", &engine::PresolveSteps::dominate},
@@ -101,10 +101,17 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
       ->type_name("none|model")
       ->transform(
           CLI::CheckedTransformer(std::map<std::string, bool>{{"model", true}, {"none", false}}).description(""));
+  CLI::Option* pareto =
+      app.add_option("--pareto", arguments.has_frontier,
+                     "also the best plans for less and less memory: FILE.2.json, ... and FILE.frontier.json")
+          ->type_name("memory")
+          ->transform(CLI::CheckedTransformer(std::map<std::string, bool>{{"memory", true}}).description(""))
+          ->excludes(devices);
   app.add_option("--export-problem", arguments.export_problem,
                  "write the model's choices as a cost table, and search for nothing")
       ->type_name("FILE")
-      ->excludes(devices);
+      ->excludes(devices)
+      ->excludes(pareto);
   app.add_flag("--deterministic", arguments.is_deterministic,
                "of a cost table: count work, not time, so that every machine finds the same; on rank 0 alone");
   app.add_option_function<std::vector<std::string>>(
@@ -132,6 +139,7 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
       ->type_name("SEED")
       ->check(CLI::Validator(seed_fault, ""))
       ->excludes(devices)
+      ->excludes(pareto)
       ->group("Debugging");
   CLI::Option* quiet = app.add_flag("-q,--quiet", arguments.quiet, "no summary and no progress");
   app.add_flag("-v,--verbose", arguments.verbose, "a line on stderr for each step, better plan and bound")

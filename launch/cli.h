@@ -30,7 +30,8 @@ struct Arguments {
   double checkpoint_interval_s = 120;  ///< 0: none is written
   std::string log_dir;                 ///< where each rank's log and times go; empty: nowhere
   bool reproducible = false;
-  bool has_overlap = true;  ///< communication may hide behind compute
+  bool has_overlap = true;    ///< communication may hide behind compute
+  bool has_frontier = false;  ///< plans for less and less memory, too
   bool quiet = false;
   bool verbose = false;
   std::optional<std::uint64_t> random_plan;  ///< the seed of a random plan, wanted instead of the best one

@@ -24,6 +24,7 @@
 #include "launch/cli.h"
 #include "launch/exit_codes.h"
 #include "launch/export_problem.h"
+#include "launch/frontier.h"
 #include "launch/infeasible.h"
 #include "launch/mesh_jobs.h"
 #include "launch/mesh_search.h"
@@ -163,6 +164,7 @@ class Rank0 {
                 : fmt::format("of {} devices in up to {} dims", arguments_.devices, arguments_.max_mesh_dims);
       identity["overlap"] = arguments_.has_overlap ? "model" : "none";
       identity["random plan"] = arguments_.random_plan ? std::to_string(*arguments_.random_plan) : "";
+      identity["frontier"] = arguments_.has_frontier ? "memory" : "";
       identity["gap"] = fmt::format("{}", arguments_.engine.gap);
     }
     const std::string path = arguments_.output + ".checkpoint";
@@ -189,7 +191,7 @@ class Rank0 {
     const io::RunInfo run{ranks_, arguments_.engine.num_threads(), tables_->read_s, 0, result.solve_s};
     const std::string text = io::format_solution(solution, tables_->source, result.timeline,
                                                  arguments_.reproducible ? std::nullopt : std::optional(run));
-    if (const auto failed = write_output(text)) return *failed;
+    if (const auto failed = write_output(arguments_.output, text)) return *failed;
     fmt::print("{}\n", io::choices_text(solution.assignment));
     if (!arguments_.quiet) {
       fmt::print("{}\nSolution written to {}\n", table_summary(*tables_, result, run), arguments_.output);
@@ -212,11 +214,12 @@ class Rank0 {
     solver.resume(std::move(record),
                   [&](const engine::SolveRecord& grown) { checkpoint_->put(kSolves, engine::pack(grown)); });
     const partition::PlanSearchResult found = partition::search_plan(input, options, solver);
-    const double solve_s = watch.seconds();
     engine::Timing& timing = comm.timing();
     timing.add(engine::Phase::kRead, task_->read_s);
     timing.add(engine::Phase::kPrice, task_->build_s);
-    const Verdict verdict = found.plan ? write(found, {}, solve_s) : explain(found, solver);
+    const Verdict verdict = !found.plan               ? explain(found, solver)
+                            : arguments_.has_frontier ? write(search_frontier(*task_, options, solver, found), watch)
+                                                      : write(found, {}, watch.seconds());
     solver.leave();
     return verdict;
   }
@@ -265,21 +268,41 @@ class Rank0 {
 
   Verdict write(const partition::PlanSearchResult& found, std::vector<io::MeshOutcome> meshes, double solve_s) {
     progress_->clear();
-    const partition::Plan& plan = *found.plan;
     const io::PlanResult outcome{found.status, arguments_.random_plan ? 0 : found.bound, found.stats,
                                  std::move(meshes)};
     const io::RunInfo run{ranks_, arguments_.engine.num_threads(), task_->read_s, task_->build_s, solve_s};
-    const std::string text = io::format_plan(found.problem, plan, outcome, task_->source,
-                                             arguments_.reproducible ? std::nullopt : std::optional(run));
-    if (const auto failed = write_output(text)) return *failed;
+    if (const auto failed = write_output(arguments_.output, plan_text(found, outcome, run))) return *failed;
     if (!arguments_.quiet) {
       if (arguments_.random_plan) fmt::print("A random plan (seed {}), not a good one\n", *arguments_.random_plan);
-      fmt::print("{}\n", summary(found.problem, plan, outcome, run));
+      fmt::print("{}\n", summary(found.problem, *found.plan, outcome, run));
       if (!outcome.meshes.empty()) fmt::print("Meshes\n{}\n", mesh_table(outcome.meshes));
       fmt::print("Plan written to {}\n", arguments_.output);
     }
     const bool is_done = arguments_.random_plan || found.status != engine::Status::kLimitReached;
     return is_done ? Verdict{true, kExitOptimal} : stopped();
+  }
+
+  std::string plan_text(const partition::PlanSearchResult& found, const io::PlanResult& outcome,
+                        const io::RunInfo& run) const {
+    return io::format_plan(found.problem, *found.plan, outcome, task_->source,
+                           arguments_.reproducible ? std::nullopt : std::optional(run));
+  }
+
+  Verdict write(const Frontier& frontier, const Stopwatch& watch) {
+    const double solve_s = watch.seconds();
+    for (std::size_t i = 1; i < frontier.points.size(); ++i) {
+      const partition::PlanSearchResult& found = frontier.points[i].found;
+      const io::RunInfo run{ranks_, arguments_.engine.num_threads(), task_->read_s, task_->build_s, solve_s};
+      const std::string text = plan_text(found, {found.status, found.bound, found.stats}, run);
+      if (const auto failed = write_output(frontier_plan_path(arguments_.output, i), text)) return *failed;
+    }
+    const std::string list = format_frontier(frontier, arguments_.output);
+    if (const auto failed = write_output(frontier_path(arguments_.output), list)) return *failed;
+    const Verdict verdict = write(frontier.points.front().found, {}, solve_s);
+    if (!arguments_.quiet && verdict.exit_code != kExitBadInput)
+      fmt::print("\nMemory against time\n{}\n", frontier_table(frontier, arguments_.output));
+    const bool is_cut_short = frontier.last_status == engine::Status::kLimitReached;
+    return verdict.exit_code == kExitOptimal && is_cut_short ? stopped() : verdict;
   }
 
   /// The best so far is written.
@@ -297,9 +320,9 @@ class Rank0 {
                 fmt::format("{} came before a {} was found; --resume goes on", signal_name(signal), what));
   }
 
-  std::optional<Verdict> write_output(const std::string& text) {
+  std::optional<Verdict> write_output(const std::string& path, const std::string& text) {
     try {
-      io::write_file(arguments_.output, text);
+      io::write_file(path, text);
       return std::nullopt;
     } catch (const io::InputError& error) {
       return fail(kExitBadInput, error.what());

@@ -65,8 +65,8 @@ TableTask read_table_task(const Arguments& arguments, const std::string& text) {
   return task;
 }
 
-TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm, ProgressReport& progress,
-                         Checkpoint& checkpoint) {
+TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm,
+                         ProgressReport& progress, Checkpoint& checkpoint) {
   const Stopwatch watch;
   Timeline timeline;
   engine::AnytimeOptions options = options_of(arguments, task.read_s);
