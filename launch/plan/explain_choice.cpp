@@ -81,8 +81,8 @@ class Text {
     }
     std::string text;
     if (rows.size() > 1) {
-      text += fmt::format("  the best plan found where {} otherwise, and what it takes more:\n",
-                          one.target.nodes.size() > 1 ? "all are" : "it is");
+      text += fmt::format("  otherwise, with {}, the best plan found is:\n",
+                          one.target.nodes.size() > 1 ? "all of them alike" : "the rest left to the search");
       text += text_table(rows, 1);
     }
     for (const Alternative& alternative : one.alternatives) {
@@ -92,12 +92,18 @@ class Text {
     return text;
   }
 
+  /// A line for each reason, with all mesh dims of which it is one.
   std::string blocked(const Explained& one) const {
-    std::string text;
+    std::vector<std::pair<std::string, std::vector<std::string>>> lines;
     for (const Blocked& fault : one.blocked) {
-      text += fmt::format("  {} {} is not possible ({}): {}\n", mesh_.dim_names[ix(fault.mesh_dim)],
-                          costs::to_string(fault.placement), fault.reason, fault.text);
+      const std::string line =
+          fmt::format("{} is not possible ({}): {}", costs::to_string(fault.placement), fault.reason, fault.text);
+      auto same = std::find_if(lines.begin(), lines.end(), [&](const auto& other) { return other.first == line; });
+      if (same == lines.end()) same = lines.insert(lines.end(), {line, {}});
+      same->second.push_back(mesh_.dim_names[ix(fault.mesh_dim)]);
     }
+    std::string text;
+    for (const auto& [line, dims] : lines) text += fmt::format("  {} {}\n", fmt::join(dims, ", "), line);
     return text;
   }
 

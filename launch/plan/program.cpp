@@ -268,8 +268,7 @@ class Program {
         ->add_option("--pin", pins_.pins,
                      "'PATTERN: PLACEMENTS', such as 'layers.*.mlp.w1: {tp: Shard(0)}'; again for more")
         ->type_name("PIN")
-        ->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+        ->allow_extra_args(false);
     command->add_option("--pins", pins_.file, ".yaml or .json file of such pins, or of constraints")->type_name("FILE");
     command->add_option("-o,--output", output_, "where the plan goes that is found; default: nowhere")
         ->type_name("FILE");
