@@ -128,7 +128,7 @@ class Reader {
     std::vector<std::string> runs = op_words(module);
     std::vector<std::string> words = parameter_words(module, runs);
     words.insert(words.end(), runs.begin(), runs.end());
-    if (words.empty()) words.push_back(output_word(module));
+    if (runs.empty()) words.push_back(output_word(module));
     return fmt::format("{}", fmt::join(words, "; "));
   }
 
@@ -138,7 +138,9 @@ class Reader {
     for (const std::size_t i : nodes_of_[module]) {
       const WrittenPlan::Node& node = plan_.nodes[i];
       if (node.phase != costs::Phase::kForward) continue;
-      if (const std::string_view kind = weight_matmul_kind(node); !kind.empty()) add_once(words, std::string(kind));
+      if (const std::string_view kind = weight_matmul_kind(node); !kind.empty()) {
+        add_once(words, kind == "replicated" ? "matmul replicated" : std::string(kind));
+      }
       if (node.outputs.empty() || !node.outputs[0]) continue;
       const Placement placement = (*node.outputs[0])[dim_];
       if (is_attention(node.op)) add_once(words, "attention " + placed_word(placement, kAttentionDims));
@@ -191,7 +193,8 @@ class Reader {
     const auto moves = [&](costs::Phase phase, Kind kind) {
       return moves_[ix(dim_)].count({parameter, phase, kind}) != 0;
     };
-    std::string words = placement.is_replicate() ? "replicated" : costs::to_string(placement) + " at rest";
+    std::string words =
+        (placement.is_replicate() ? std::string("replicated") : costs::to_string(placement)) + " at rest";
     if (moves(costs::Phase::kForward, Kind::kAllGather)) {
       words += kept_.count({parameter, ix(dim_)}) != 0 ? ", gathered once and kept" : ", gathered";
     } else if (moves(costs::Phase::kBackward, Kind::kAllGather)) {

@@ -96,14 +96,17 @@ TEST(PlanShowTest, layers_cut_by_a_recipe_are_told_in_the_fields_words) {
   std::map<std::string, json> modules;
   const json shown = json::parse(show_json(io::read_plan(path)));
   for (const json& module : shown["modules"]) modules[module["name"]] = module;
-  ASSERT_EQ(modules.count("blocks.0-1.up"), 1U);
-  const json& up = modules.at("blocks.0-1.up");
-  EXPECT_THAT(up["mesh_dims"]["dp"].get<std::string>(),
-              AllOf(HasSubstr("weight S(0) at rest, gathered"), HasSubstr("data-parallel")));
-  EXPECT_EQ(up["mesh_dims"]["tp"], "column-parallel");
-  EXPECT_EQ(up["parameters"], json::parse(R"(["weight f32[1024,256]", "bias f32[1024]"])"));
-  EXPECT_EQ(up["paths"], json::parse(R"(["blocks.0.up", "blocks.1.up"])"));
-  EXPECT_THAT(modules.at("blocks.0-1.down")["mesh_dims"]["tp"].get<std::string>(), HasSubstr("row-parallel"));
+  // The search is free to keep one block's gathered weight and not the other's, so these do not fold.
+  for (const std::string block : {"blocks.0", "blocks.1"}) {
+    const json& up = modules.at(block + ".up");
+    EXPECT_THAT(up["mesh_dims"]["dp"].get<std::string>(),
+                AllOf(HasSubstr("weight S(0) at rest, gathered"), HasSubstr("data-parallel")));
+    EXPECT_THAT(up["mesh_dims"]["tp"].get<std::string>(),
+                AllOf(HasSubstr("bias S(0) at rest"), HasSubstr("column-parallel")));
+    EXPECT_EQ(up["parameters"], json::parse(R"(["weight bf16[1024,256]", "bias bf16[1024]"])"));
+    EXPECT_THAT(modules.at(block + ".down")["mesh_dims"]["tp"].get<std::string>(), HasSubstr("row-parallel"));
+  }
+  EXPECT_EQ(modules.at("blocks.0-1")["paths"], json::parse(R"(["blocks.0", "blocks.1"])"));
 }
 
 TEST(PlanShowTest, a_plan_that_names_no_reads_is_shown_without_matmuls) {
