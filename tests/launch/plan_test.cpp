@@ -242,6 +242,11 @@ TEST(PlanWhatIfTest, finds_what_a_search_under_the_pins_finds) {
     EXPECT_EQ(json::parse(outcome.out)["b"]["cost_ps"], wanted);
     EXPECT_EQ(cost_of(output), wanted);
     EXPECT_EQ(costs::to_string((*io::read_plan(output).nodes.at(0).outputs[0])[1]), "S(1)");
+    const Outcome next =
+        run_plan("explain " + quoted(output) + " blocks.0.up.weight --want 'tp=S(1),dp=S(9)' --model " +
+                 quoted(model_path("mlp")) + " --constraints " + quoted(scratch.path("new.constraints.json")));
+    EXPECT_EQ(next.exit_code, 0) << next.err;
+    EXPECT_THAT(next.out, HasSubstr("dp S(9) is not possible (size): the tensor has 2 dims"));
   }
 }
 
@@ -311,7 +316,8 @@ TEST(PlanProgramTest, what_cannot_be_used_is_refused) {
   const std::string star = scratch.put("star.yaml", "*.w: {tp: R}\n");
   const std::string mlp = " --model " + quoted(model_path("mlp"));
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "A subcommand is required"},
+      {"", "expected a command: show, simulate, diff, explain, what-if, report"},
+      {"shwo", "unknown command \"shwo\"; expected show, simulate"},
       {"show", "plan is required"},
       {"show /nowhere", "/nowhere: cannot open"},
       {"diff " + quoted(plan), "b is required"},
@@ -330,7 +336,14 @@ TEST(PlanProgramTest, what_cannot_be_used_is_refused) {
       {"what-if " + quoted(plan) + mlp, "what-if: expected --pin or --pins"},
       {"what-if " + quoted(plan) + " --pin blocks.0.up" + mlp, "--pin: \"blocks.0.up\": expected PATTERN: PLACEMENTS"},
       {"what-if " + quoted(plan) + " --pin 'blocks.0.up: R'" + mlp, "\"R\" are no placements"},
-      {"what-if " + quoted(plan) + " --pin 'blocks.0.upp: {tp: R}'" + mlp, "--pin: blocks.0.upp: the model has no"},
+      {"what-if " + quoted(plan) + " --pin 'blocks.0.upp: {tp: R}'" + mlp,
+       "--pin: blocks.0.upp: the model has no parameter, input, output, node or module of this name; the nearest are "
+       "blocks.0.up"},
+      {"explain " + quoted(plan) + " down.bias" + mlp, "the nearest are blocks.0.down.bias"},
+      {"what-if " + quoted(plan) + " --pin 'blocks.0.up: {tp: R}' -o " + quoted(plan) + mlp,
+       "the new plan would overwrite the plan"},
+      {"what-if " + quoted(plan) + " --pin 'blocks.0.up: {tp: R}' --pin 'blocks.0.up: {tp: S(0)}'" + mlp,
+       "is pinned to"},
       {"what-if " + quoted(plan) + " --pin 'blocks.0: {tp: R}'" + mlp, "have no parameters of their own"},
       {"what-if " + quoted(plan) + " --pin 'blocks.0.up: {tp: X}'" + mlp, "expected R, S(dim) or P(sum), found \"X\""},
       {"what-if " + quoted(plan) + " --pins " + quoted(twice) + mlp,
