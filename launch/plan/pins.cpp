@@ -98,7 +98,7 @@ class Writer {
   }
 
   /// Of a constraints file, all that it says.
-  std::string text(Json others) {
+  std::string text(const Json& others) const {
     Json json = {{"format", "autopar-constraints"}, {"version", 1}};
     json.update(others);
     for (const auto& [section, pins] : sections_.items()) {
@@ -208,7 +208,7 @@ PinConstraints read_pins(const PinArguments& arguments, const Task& task) {
     const auto [pattern, placements] = parse_pin(text);
     writer.add(pattern, placements);
   }
-  return {source, writer.text(std::move(others))};
+  return {source, writer.text(others)};
 }
 
 }  // namespace autopar::launch
