@@ -159,7 +159,7 @@ class Asker {
     }
     const engine::Core core(model.network, live);
     engine::Dual dual(core);
-    for (int i = 0; i < kSweeps; ++i) dual.sweep();
+    for (int i = 0; i < kSweeps; ++i) dual.sweep(engine::Precision::kExact);
     for (Explained& one : list) {
       for (Alternative& alternative : one.alternatives) alternative.estimate = estimate(dual, one.target, alternative);
       std::stable_sort(one.alternatives.begin(), one.alternatives.end(),
