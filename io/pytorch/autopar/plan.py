@@ -87,6 +87,7 @@ class NodePlan:
     programs: tuple[str, ...] = ()  # by mesh dim; "" is the plain op
     collectives: tuple[Collective, ...] = ()
     phase: str | None = None  # None: a graph input, or a plan of a program that did not write it
+    reads: tuple[tuple[str, int], ...] = ()  # by input, the value: key of its node, and which of its outputs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,6 +162,7 @@ class Plan:
     recompute: tuple[str, ...]  # keys of forward nodes that run again in the backward
     meshes: tuple[MeshResult, ...] = ()  # the best first; empty where the mesh was given
     run: Mapping[str, float] | None = None  # how it was found; None: written with --reproducible
+    progress: tuple[tuple[float, int | None, int], ...] = ()  # of the search: (seconds, cost_ps, bound_ps)
 
     def placements(self) -> dict[str, tuple[Placement, ...]]:
         """DTensor placements at rest of every parameter by its fully qualified name, for use without the rest of the
@@ -227,26 +229,47 @@ class Plan:
 
         return simulate(self)
 
-    def explain(self, name: str, *, want: Sequence[str] | None = None, model: str | PathLike[str] | None = None) -> Any:
-        """What was chosen for a node, parameter or module and what else was possible: the JSON of `autopar-plan
-        explain`. `want`: placements to ask for, one per mesh dim. `model`: the model.json that the plan is of.
+    def explain(
+        self,
+        name: str,
+        *,
+        model: str | PathLike[str],
+        want: str | None = None,
+        constraints: str | PathLike[str] | None = None,
+    ) -> Any:
+        """What was chosen for a parameter, node or module and what else was possible: the JSON of `autopar-plan
+        explain`. `want`: placements to ask about, such as "S(0),R" or "tp=R". `model`: the model.json that the plan is
+        of; `constraints`: the file that it was searched under, if any.
         """
-        from .programs import run_json
+        from .programs import explain
 
-        options = [] if want is None else ["--want", ",".join(want)]
-        options += [] if model is None else ["--model", str(model)]
-        return run_json(self, "explain", name, *options)
+        return explain(self, name, model=model, want=want, constraints=constraints)
 
     def diff(self, other: Plan) -> Any:
         """What differs between this plan and another: the JSON of `autopar-plan diff`."""
-        from .programs import plan_file, run_json
+        from .programs import diff
 
-        return run_json(self, "diff", str(plan_file(other)))
+        return diff(self, other)
 
-    def what_if(self, pins: Mapping[str, Any], *, model: str | PathLike[str]) -> Any:
-        """What the step would cost with pins, such as {"layers.*.mlp.w1": {"tp": "Shard(0)"}}: the JSON of
-        `autopar-plan what-if`. `model`: the model.json that the plan is of.
+    def what_if(
+        self,
+        pins: Mapping[str, Any],
+        *,
+        model: str | PathLike[str],
+        constraints: str | PathLike[str] | None = None,
+        output: str | PathLike[str] | None = None,
+    ) -> Any:
+        """What the step would cost with pins, such as {"layers.*.mlp.w1": {"tp": "S(0)"}}: the JSON of `autopar-plan
+        what-if`. `model` and `constraints` as in `explain`; `output`: where the other plan goes.
         """
         from .programs import what_if
 
-        return what_if(self, pins, model)
+        return what_if(self, pins, model=model, constraints=constraints, output=output)
+
+    def report(self, path: str | PathLike[str] = "report.html", *, model: str | PathLike[str] | None = None) -> None:
+        """Writes the plan as one page to look at in a browser (docs/report.md). With `model`, it says what else was
+        possible.
+        """
+        from .report.run import make_report
+
+        make_report(self.source, str(path), None if model is None else str(model))

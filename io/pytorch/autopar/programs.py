@@ -61,11 +61,41 @@ def run(command: Sequence[str]) -> Any:
         raise PlanError(f"{' '.join(command)}: did not print JSON: {error}") from error
 
 
-def what_if(plan: Plan, pins: Mapping[str, Any], model: str | PathLike[str]) -> Any:
+def show(plan: Plan) -> Any:
+    return run_json(plan, "show")
+
+
+def explain(
+    plan: Plan,
+    name: str,
+    *,
+    model: str | PathLike[str],
+    want: str | None = None,
+    constraints: str | PathLike[str] | None = None,
+) -> Any:
+    return run_json(plan, "explain", name, *_options(model=model, want=want, constraints=constraints))
+
+
+def diff(plan: Plan, other: Plan) -> Any:
+    return run_json(plan, "diff", str(plan_file(other)))
+
+
+def what_if(
+    plan: Plan,
+    pins: Mapping[str, Any],
+    *,
+    model: str | PathLike[str],
+    constraints: str | PathLike[str] | None = None,
+    output: str | PathLike[str] | None = None,
+) -> Any:
     with tempfile.TemporaryDirectory(prefix="autopar-") as folder:
         path = Path(folder) / "pins.json"
         path.write_text(json.dumps(pins), encoding="utf-8")
-        return run_json(plan, "what-if", "--model", str(model), "--pins", str(path))
+        return run_json(plan, "what-if", *_options(model=model, pins=path, constraints=constraints, output=output))
+
+
+def _options(**given: str | PathLike[str] | None) -> list[str]:
+    return [text for name, value in given.items() if value is not None for text in (f"--{name}", str(value))]
 
 
 def _not_found() -> PlanError:

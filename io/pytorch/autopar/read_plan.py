@@ -120,6 +120,7 @@ class _Reader:
                 for index, one in enumerate(self.get(root, "", "meshes", list) if "meshes" in root else [])
             ),
             run=self.run(self.get(root, "", "run", dict)) if "run" in root else None,
+            progress=self.progress(root["run"]) if "run" in root else (),
         )
 
     def peak(self, value: dict[str, Any]) -> Peak:
@@ -145,7 +146,15 @@ class _Reader:
         )
 
     def run(self, value: dict[str, Any]) -> dict[str, float]:
-        return {key: self.get(value, "run", key, (int, float)) for key in value}
+        return {key: self.get(value, "run", key, (int, float)) for key in value if key != "progress"}
+
+    def progress(self, run: dict[str, Any]) -> tuple[tuple[float, int | None, int], ...]:
+        points = self.get(run, "run", "progress", list) if "progress" in run else []
+        for index, point in enumerate(points):
+            kinds = ((int, float), (int, type(None)), (int,))
+            if not isinstance(point, list) or len(point) != 3 or not all(map(isinstance, point, kinds)):
+                raise self.fail(f"run.progress[{index}]", f"want [seconds, cost_ps, bound_ps], found {_shown(point)}")
+        return tuple(map(tuple, points))
 
     def total(self, value: Any, place: str) -> CommunicationTotal:
         return CommunicationTotal(
@@ -203,7 +212,16 @@ class _Reader:
             programs=programs,
             collectives=tuple(self.collective(one, f"{place}.collectives[{i}]") for i, one in enumerate(collectives)),
             phase=phase,
+            reads=self.reads(node, place, len(inputs)) if "reads" in node else (),
         )
+
+    def reads(self, node: Any, place: str, num_inputs: int) -> tuple[tuple[str, int], ...]:
+        listed = self.get(node, place, "reads", list)
+        values = [(one, 0) if isinstance(one, str) else tuple(one) if isinstance(one, list) else () for one in listed]
+        if len(values) != num_inputs or not all(list(map(type, value)) == [str, int] for value in values):
+            want = f"want a key, or a key and an output, for each of {num_inputs} inputs"
+            raise self.fail(f"{place}.reads", f"{want}; found {_shown(listed)}")
+        return tuple((key, output) for key, output in values)
 
     def collective(self, value: Any, place: str) -> Collective:
         if self.get(value, place, "step", str) != "all_reduce":

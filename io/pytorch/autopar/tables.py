@@ -105,7 +105,7 @@ def communication_rows(plan: Plan) -> list[Row]:
     for entry in plan.redistributions:
         for place, step in enumerate(entry.steps):
             if step.kind not in LOCAL_STEPS:
-                add(step.mesh_dims, step.kind, entry.phase, step.bytes, step.time_ps, _beside(entry, place))
+                add(step.mesh_dims, step.kind, entry.phase, step.bytes, step.time_ps, beside_ps(entry, place))
     for node in plan.nodes.values():
         for one in node.collectives:
             add(one.mesh_dims, "all_reduce", node.phase or PHASES[0], one.bytes, one.time_ps, 0)
@@ -113,7 +113,8 @@ def communication_rows(plan: Plan) -> list[Row]:
     return [rows[key] for key in order]
 
 
-def _beside(entry: Redistribution, place: int) -> int:
+def beside_ps(entry: Redistribution, place: int) -> int:
+    """Of the time of the step at `place`, what runs beside compute."""
     if place != entry.last_collective:
         return 0
     return entry.steps[place].time_ps if entry.overlap is not None else entry.pipelined_ps
