@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .plan import Plan, Redistribution
+
+
+NODE_KEY = re.compile(r"(.*)(/[fb]/[^/]+(?:/again)?)")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -60,21 +64,23 @@ def module_tree(plan: Plan) -> Module:
 
     # Parameters first, as a module's row lists them; a tied one has one node and several names.
     for key in [*plan.parameters, *(key for key in plan.nodes if key not in plan.parameters)]:
-        is_parameter = key in plan.parameters
-        is_input = "/" not in key
-        path, name = _split(key)
-        kind = "parameter" if is_parameter else "input" if is_input else "node"
-        module_of(path).leaves.append(Leaf(name=name, kind=kind, keys=[key]))
+        is_node = key not in plan.parameters and plan.nodes[key].phase is not None
+        path, name = split_key(key, is_node)
+        kind = "node" if is_node else "parameter" if key in plan.parameters else "input"
+        module_of(tuple(path.split(".")) if path else ()).leaves.append(Leaf(name=name, kind=kind, keys=[key]))
     return _Folder(_facts(plan)).fold(root)[0]
 
 
-def _split(key: str) -> tuple[tuple[str, ...], str]:
-    """Path of the module and what follows it: "a.0.b/f/mm" and "a.0.b.weight" are in the module ("a", "0", "b")."""
-    module, slash, rest = key.partition("/")
-    if slash:
-        return tuple(module.split(".")) if module else (), slash + rest
-    path, dot, name = key.rpartition(".")
-    return tuple(path.split(".")) if dot else (), dot + name
+def split_key(key: str, is_node: bool) -> tuple[str, str]:
+    """Path of the module and what follows it: "a.0.b/f/mm" and "a.0.b.weight" are in the module "a.0.b"."""
+    if not is_node:
+        path, dot, name = key.rpartition(".")
+        return path, dot + name
+    # Names of modules may have slashes, too.
+    if match := NODE_KEY.fullmatch(key):
+        return match[1], match[2]
+    path, slash, name = key.partition("/")
+    return path, slash + name
 
 
 def _facts(plan: Plan) -> dict[str, tuple[object, ...]]:

@@ -26,7 +26,7 @@ class _Line:
 
 
 def to_svg(plan: Plan) -> str:
-    lines = _lines(plan, module_tree(plan), 0)
+    lines = _lines(plan, module_tree(plan), 0) or [_Line(depth=0, text="no parameters, and no op that multiplies")]
     dims = len(plan.mesh_shape)
     text_width = max(MARGIN + line.depth * INDENT + CHARACTER * len(line.text) for line in lines) + 20
     boxes = dims * (BOX + GAP)

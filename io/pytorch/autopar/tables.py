@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import PlanError
+from .modules import split_key
 from .plan import LOCAL_STEPS, PHASES, Placements, Plan, Redistribution
 from .tensors import local_tensor, num_bytes
 
@@ -15,13 +16,18 @@ if TYPE_CHECKING:
     from .simulation import Simulation
 
 Row = dict[str, Any]
+COMMUNICATION_COLUMNS = ("mesh_dims", "collective", "phase", "count", "bytes", "time_ps", "beside_compute_ps")
+REDISTRIBUTION_COLUMNS = (
+    *("redistribution", "value", "phase", "from", "to", "step"),
+    *("mesh_dims", "dtype", "bytes", "time_ps", "runs_ahead", "readers"),
+)
 
 
 def nodes_table(plan: Plan) -> pd.DataFrame:
     return _frame(
         {
             "node": key,
-            "module": key.partition("/")[0],
+            "module": split_key(key, node.phase is not None)[0],
             "op": node.op,
             "phase": node.phase,
             "runs_again": key in plan.recompute,
@@ -39,28 +45,30 @@ def parameters_table(plan: Plan) -> pd.DataFrame:
 
 
 def communication_table(plan: Plan) -> pd.DataFrame:
-    return _frame(communication_rows(plan))
+    return _frame(communication_rows(plan), COMMUNICATION_COLUMNS)
 
 
 def redistributions_table(plan: Plan) -> pd.DataFrame:
-    return _frame(
-        {
-            "redistribution": index,
-            "value": entry.value,
-            "phase": entry.phase,
-            "from": ", ".join(entry.source),
-            "to": ", ".join(step.to),
-            "step": step.kind,
-            "mesh_dims": dims_text(plan, step.mesh_dims),
-            "dtype": step.dtype,
-            "bytes": step.bytes,
-            "time_ps": step.time_ps,
-            "runs_ahead": entry.overlap is not None and place == entry.last_collective,
-            "readers": len(entry.uses) + len(entry.graph_outputs),
-        }
-        for index, entry in enumerate(plan.redistributions)
-        for place, step in enumerate(entry.steps)
-    )
+    return _frame(_redistribution_rows(plan), REDISTRIBUTION_COLUMNS)
+
+
+def _redistribution_rows(plan: Plan) -> Iterator[Row]:
+    for index, entry in enumerate(plan.redistributions):
+        for place, step in enumerate(entry.steps):
+            yield {
+                "redistribution": index,
+                "value": entry.value,
+                "phase": entry.phase,
+                "from": ", ".join(entry.source),
+                "to": ", ".join(step.to),
+                "step": step.kind,
+                "mesh_dims": dims_text(plan, step.mesh_dims),
+                "dtype": step.dtype,
+                "bytes": step.bytes,
+                "time_ps": step.time_ps,
+                "runs_ahead": entry.overlap is not None and place == entry.last_collective,
+                "readers": len(entry.uses) + len(entry.graph_outputs),
+            }
 
 
 def memory_table(plan: Plan, simulation: Simulation | None) -> pd.DataFrame:
@@ -129,9 +137,10 @@ def _by_dim(plan: Plan, placed: Placements | None) -> Row:
     return dict(zip(plan.mesh_dim_names, placed or (None,) * len(plan.mesh_shape), strict=True))
 
 
-def _frame(rows: Iterable[Row]) -> pd.DataFrame:
+def _frame(rows: Iterable[Row], columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """`columns`: where there may be no rows to name them."""
     try:
         import pandas as pd
     except ImportError as error:
         raise PlanError('tables need pandas, which is not installed: pip install "autopar[report]"') from error
-    return pd.DataFrame(list(rows))
+    return pd.DataFrame(list(rows), columns=columns)

@@ -24,7 +24,7 @@ def time_bar(plan: Plan, communication: Sequence[Mapping[str, Any]]) -> Markup:
         waited[row["mesh_dims"]] = waited.get(row["mesh_dims"], 0) + row["time_ps"] - row["beside_compute_ps"]
     if (rest := plan.exposed_ps - sum(waited.values())) > 0:
         # The plan's sum and the simulator's timeline differ a little; without one, what windows did not hide.
-        waited["others"] = rest
+        waited["what is not told apart"] = rest
     parts: list[Part] = [("compute", "compute", plan.compute_ps, time_text(plan.compute_ps))]
     for dims, time_ps in waited.items():
         kind = f"d{plan.mesh_dim_names.index(dims)}" if dims in plan.mesh_dim_names else "dims"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,13 @@ def make_report(plan_path: str, output: str, model: str | None = None, constrain
 def _explained(plan: Plan, model: str, constraints: str | None) -> dict[str, Any]:
     """Of one parameter for all that are alike."""
     tensors = []
-    for name in list(_parameters(module_tree(plan)))[:MOST_EXPLAINED]:
+    names = list(_parameters(module_tree(plan)))[:MOST_EXPLAINED]
+    for place, name in enumerate(names, 1):
+        if sys.stderr.isatty():
+            print(f"\rwhat else was possible: parameter {place} of {len(names)}", end="", file=sys.stderr, flush=True)
         tensors += explain(plan, name, model=model, constraints=constraints)["tensors"]
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
     return {"tensors": tensors}
 
 

@@ -42,6 +42,9 @@ class Timeline {
       const height = svg.viewBox.baseVal.height;
       svg.setAttribute("viewBox", `${this.from * unit} 0 ${(this.to - this.from) * unit} ${height}`);
     }
+    // Lines between events would cover them all where they are many.
+    const seen = this.rows.reduce((sum, row) => sum + this.firstAfter(row, this.to) - this.firstAfter(row, this.from), 0);
+    this.box.classList.toggle("near", seen < 600);
     this.drawLabels();
     this.drawAxis();
     this.drawCursor();

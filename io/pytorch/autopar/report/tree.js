@@ -476,10 +476,12 @@ class Tree {
 
   explained(explained) {
     if (!explained) return [];
-    const others = explained.alternatives.map((one) => {
-      const found = one.more_ps !== undefined ? `${one.more_ps < 0 ? "" : "+"}${timeText(one.more_ps)} for the best plan with it` : (one.why ?? one.status.replace("_", " "));
+    const others = explained.alternatives.filter((one) => one.status !== "not_searched").map((one) => {
+      const found = one.more_ps !== undefined ? `${one.more_ps < 0 ? "" : "+"}${timeText(one.more_ps)} for the best plan with it` : (one.why ?? "no plan");
       return make("li", null, ...this.chips(one.placements), " ", found);
     });
+    const rest = explained.alternatives.filter((one) => one.status === "not_searched");
+    if (rest.length) others.push(make("li", null, "not searched: ", ...rest.flatMap((one) => [...this.chips(one.placements), " "])));
     const blocked = explained.blocked.map((one) => make("li", null, this.dim(this.data.dims.findIndex(([name]) => name === one.mesh_dim)), ` ${one.placement}: ${one.text}`));
     return [...this.part("What else was possible", others), ...this.part("What was not", blocked)];
   }
