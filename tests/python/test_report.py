@@ -28,12 +28,12 @@ SIZE_LIMIT = 10_000_000
 SECONDS_LIMIT = 2
 
 
-def search(folder: Path, model: Path, mesh: str, *options: str) -> Path:
+def search(folder: Path, model: Path, mesh: str) -> Path:
     built = build_folder()
     if built is None:
         pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
     path = folder / f"{model.name.split('.')[0]}.plan.json"
-    command = [built / "autopar-search", model, "--mesh", mesh, "--cluster", "h100", "-q", "-o", path, *options]
+    command = [str(built / "autopar-search"), str(model), "--mesh", mesh, "--cluster", "h100", "-q", "-o", str(path)]
     subprocess.run(command, check=True)
     return path
 
@@ -76,16 +76,17 @@ class Page:
         self.asked: list[str] = []
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
+        self.page.on("dialog", self._dismiss)
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("#tree .row")
 
+    def _dismiss(self, dialog: Any) -> None:
+        self.said.append(dialog.message)
+        dialog.dismiss()
+
     def rows(self) -> list[str]:
         return [text.strip() for text in self.page.locator("#tree .row .name").all_inner_texts()]
-
-    def chosen(self) -> str:
-        return str(self.page.locator("#tree .row[aria-selected=true]").get_attribute("aria-level"))
 
     def details(self) -> str:
         return str(self.page.locator("#details").inner_text())

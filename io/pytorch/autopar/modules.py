@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from .plan import Plan, Redistribution
 
-
 NODE_KEY = re.compile(r"(.*)(/[fb]/[^/]+(?:/again)?)")
 
 

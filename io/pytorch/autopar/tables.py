@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .errors import PlanError
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .simulation import Simulation
 
 Row = dict[str, Any]
-COMMUNICATION_COLUMNS = ("mesh_dims", "collective", "phase", "count", "bytes", "time_ps", "beside_compute_ps")
-REDISTRIBUTION_COLUMNS = (
+COMMUNICATION_COLUMNS = ["mesh_dims", "collective", "phase", "count", "bytes", "time_ps", "beside_compute_ps"]
+REDISTRIBUTION_COLUMNS = [
     *("redistribution", "value", "phase", "from", "to", "step"),
     *("mesh_dims", "dtype", "bytes", "time_ps", "runs_ahead", "readers"),
-)
+]
 
 
 def nodes_table(plan: Plan) -> pd.DataFrame:
@@ -137,7 +137,7 @@ def _by_dim(plan: Plan, placed: Placements | None) -> Row:
     return dict(zip(plan.mesh_dim_names, placed or (None,) * len(plan.mesh_shape), strict=True))
 
 
-def _frame(rows: Iterable[Row], columns: Sequence[str] | None = None) -> pd.DataFrame:
+def _frame(rows: Iterable[Row], columns: list[str] | None = None) -> pd.DataFrame:
     """`columns`: where there may be no rows to name them."""
     try:
         import pandas as pd

@@ -77,7 +77,7 @@ class _Lives:
 
     def _read(self) -> None:
         """From the last node to the first, so that what views are read by is known when they are met."""
-        for key, node in reversed(self._plan.nodes.items()):
+        for key, node in reversed(list(self._plan.nodes.items())):
             turn = self._turns[key]
             ends = [turn]
             if self._is_view(key):
