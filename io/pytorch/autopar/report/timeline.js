@@ -99,6 +99,11 @@ class Timeline {
     return `M${this.events.begin[index] * unit} ${4 + 42 * this.events.row[index]}h${width}v36h${-width}z`;
   }
 
+  underline(index, unit) {
+    const width = (this.events.end[index] - this.events.begin[index]) * unit;
+    return `M${this.events.begin[index] * unit} ${35 + 42 * this.events.row[index]}h${width}v8h${-width}z`;
+  }
+
   /** Place of the first of a row's events that ends after `ns`. */
   firstAfter(indices, ns) {
     let low = 0;
@@ -149,12 +154,12 @@ class Timeline {
     line.replaceChildren(...parts);
   }
 
-  /** Draws a frame around all events of these nodes and values. */
+  /** Underlines all events of these nodes and values. */
   choose(keys) {
     const unit = 1000000 / this.step;
     const indices = keys.length < this.data.keys.length / 2 ? keys.flatMap((key) => this.eventsOf.get(key) ?? []) : [];
     this.chosen = indices;
-    this.box.querySelector(".chosen").setAttribute("d", indices.map((index) => this.outline(index, unit)).join(""));
+    this.box.querySelector(".chosen").setAttribute("d", indices.map((index) => this.underline(index, unit)).join(""));
     document.getElementById("zoom-selection").disabled = !indices.length;
   }
 

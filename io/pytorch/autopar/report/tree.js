@@ -54,7 +54,8 @@ class Tree {
 
   module(source, parent, level) {
     const item = { source, parent, level, isModule: true, name: source.name, path: source.path };
-    // Siblings in a row without content of their own would be a row each for nothing.
+    item.times = (parent?.times ?? 1) * source.times;
+    item.foldedPath = parent?.parent ? `${parent.foldedPath}.${source.name}` : source.name;
     item.modules = source.modules.map((child) => this.module(child, item, level + 1));
     item.leaves = source.leaves.map((leaf) => this.leaf(leaf, item));
     for (const sum of ["compute", "waited", "hidden", "bytes"]) {
@@ -355,7 +356,6 @@ class Tree {
   }
 
   moduleDetails(item) {
-    const times = item.source.times;
     const share = (ps) => (ps ? `${timeText(ps)} (${((100 * ps) / this.data.step_ps).toFixed(1)}% of the step)` : null);
     const words = Object.entries(item.source.words ?? {}).map(([name, text]) => {
       const dim = this.data.dims.findIndex(([each]) => each === name);
@@ -368,9 +368,9 @@ class Tree {
     };
     visit(item);
     return [
-      make("h3", null, item === this.root ? item.name : item.path),
+      make("h3", null, item.foldedPath),
       this.facts([
-        ["stands for", times > 1 ? `${times} modules: ${item.name}` : null],
+        ["stands for", item.times > 1 ? `${item.times} modules that do the same; figures are of all` : null],
         ["compute", share(item.compute)],
         ["communication", item.waited + item.hidden ? timeText(item.waited + item.hidden) : null],
         ["of it waited for", share(item.waited)],
@@ -391,7 +391,7 @@ class Tree {
         for (const move of (leaf.source.gives ?? []).map((index) => this.data.moves[index])) {
           for (const [kind, dims, bytes, time] of move.steps) {
             if (!dims.length || kind === "slice" || kind === "zero") continue;
-            const name = `${kind.replace("_", "-")} ${dims.join(",")} ${move.phase}`;
+            const name = `${kind.replaceAll("_", "-")} ${dims.join(",")} ${move.phase}`;
             const sum = sums.get(name) ?? { kind, dims, phase: move.phase, count: 0, bytes: 0, time: 0 };
             sum.count += leaf.keys.length;
             sum.bytes += bytes * leaf.keys.length;
@@ -405,7 +405,7 @@ class Tree {
     visit(item);
     return [...sums.values()]
       .sort((a, b) => b.time - a.time)
-      .map((sum) => make("li", null, ...sum.dims.map((dim) => this.dim(dim)), ` ${sum.kind.replace("_", "-")}, ${sum.phase}: ${sum.count} of ${bytesText(sum.bytes)} together, ${timeText(sum.time)}`));
+      .map((sum) => make("li", null, ...sum.dims.map((dim) => this.dim(dim)), ` ${sum.kind.replaceAll("_", "-")}, ${sum.phase}: ${sum.count} of ${bytesText(sum.bytes)} together, ${timeText(sum.time)}`));
   }
 
   dim(index) {
@@ -460,7 +460,7 @@ class Tree {
   steps(move) {
     const words = move.steps.map(([kind, dims, bytes, time]) => {
       const where = dims.map((dim) => this.data.dims[dim][0]).join(", ");
-      return `${kind.replace("_", "-")} over ${where}${bytes ? `, ${bytesText(bytes)}, ${timeText(time)}` : ""}`;
+      return `${kind.replaceAll("_", "-")} over ${where}${bytes ? `, ${bytesText(bytes)}, ${timeText(time)}` : ""}`;
     });
     const how = [move.ahead ? "runs ahead" : null, move.saved ? "kept for the backward" : null].filter(Boolean);
     return make("div", { class: "steps" }, [...words, ...how].join("; "));
