@@ -13,6 +13,13 @@ from .summary import mesh_text, time_text
 DIM_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D00", "#56B4E9")
 HEAVY_OPS = ("mm", "attention", "convolution", "embedding")
 ROW, INDENT, BOX, GAP, MARGIN = 22, 16, 52, 4, 12
+# Of this picture alone: a notebook has others.
+STYLE = (
+    ".autopar{background:#fff}.autopar text{font:12px system-ui,sans-serif;fill:#20242a}.autopar .note{fill:#6a7280}"
+    ".autopar .box{font:600 11px ui-monospace,monospace;text-anchor:middle}.autopar .module{font-weight:600}"
+    "@media(prefers-color-scheme:dark){.autopar{background:#14171c}.autopar text{fill:#e6e9ee}"
+    ".autopar .note{fill:#9aa3b2}}"
+)
 CHARACTER = 6.7  # width of one in the 12 px font, about
 
 
@@ -30,19 +37,23 @@ def to_svg(plan: Plan) -> str:
     dims = len(plan.mesh_shape)
     text_width = max(MARGIN + line.depth * INDENT + CHARACTER * len(line.text) for line in lines) + 20
     boxes = dims * (BOX + GAP)
-    columns = (text_width, text_width + boxes + 30)
+    columns = (text_width, text_width + max(boxes, 90) + 30)
     width = columns[1] + boxes + MARGIN + CHARACTER * max(len(line.note) for line in lines)
-    top = 56
+    top = 60
     height = top + ROW * len(lines) + MARGIN
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="autopar" width="{width:.0f}" height="{height}" '
         f'viewBox="0 0 {width:.0f} {height}" role="img" aria-label="{escape(plan.model_name)}: placements">',
-        "<style>text{font:12px system-ui,sans-serif;fill:#20242a}.note{fill:#6a7280}.box{font:600 11px ui-monospace,"
-        "monospace;text-anchor:middle}.module{font-weight:600}svg{background:#fff}"
-        "@media(prefers-color-scheme:dark){text{fill:#e6e9ee}.note{fill:#9aa3b2}svg{background:#14171c}}</style>",
+        f"<style>{STYLE}</style>",
         _text(MARGIN, 20, f"{plan.model_name} on {mesh_text(plan.mesh_shape, plan.mesh_dim_names)}", "module"),
-        _text(columns[0], 42, "at rest, or what the op gets", "note"),
-        _text(columns[1], 42, "what it gives", "note"),
+        _text(columns[0], 36, "at rest, or gets", "note"),
+        _text(columns[1], 36, "gives", "note"),
+        *(
+            f'<text x="{left + dim * (BOX + GAP) + BOX / 2:.0f}" y="51" class="box" style="fill:{_colour(dim)}">'
+            f"{escape(name)}</text>"
+            for left in columns
+            for dim, name in enumerate(plan.mesh_dim_names)
+        ),
     ]
     for place, line in enumerate(lines):
         y = top + ROW * place + 15
@@ -81,7 +92,7 @@ def _boxes(plan: Plan, placed: Placements, x: float, y: float) -> list[str]:
     """A box per mesh dim in its colour: filled where the tensor is cut, dashed for pending sums, pale if replicated."""
     parts = []
     for dim, one in enumerate(placed):
-        colour = DIM_COLOURS[dim % len(DIM_COLOURS)]
+        colour = _colour(dim)
         kind = one[0]
         look = {
             "R": f'fill="none" stroke="{colour}" stroke-opacity="0.35"',
@@ -97,6 +108,10 @@ def _boxes(plan: Plan, placed: Placements, x: float, y: float) -> list[str]:
         fill = "#fff" if kind == "S" else colour
         parts.append(f'<text class="box" x="{left + BOX / 2:.0f}" y="{y}" style="fill:{fill}">{escape(one)}</text>')
     return parts
+
+
+def _colour(dim: int) -> str:
+    return DIM_COLOURS[dim % len(DIM_COLOURS)]
 
 
 def _text(x: float, y: float, text: str, kind: str) -> str:
