@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -33,11 +34,7 @@ struct Target {
 struct Names {
   std::vector<std::string> all;
   bool match(const std::string& pattern) const {
-    for (const std::string& name : all) {
-      // A name can hold brackets, which a pattern would read as a set of characters.
-      if (name == pattern || ::fnmatch(pattern.c_str(), name.c_str(), FNM_NOESCAPE) == 0) return true;
-    }
-    return false;
+    return std::any_of(all.begin(), all.end(), [&](const auto& name) { return matches_pattern(pattern, name); });
   }
 };
 
@@ -313,6 +310,11 @@ class Resolver {
 };
 
 }  // namespace
+
+bool matches_pattern(const std::string& pattern, const std::string& name) {
+  // A name can hold brackets, which a pattern would read as a set of characters.
+  return name == pattern || ::fnmatch(pattern.c_str(), name.c_str(), FNM_NOESCAPE) == 0;
+}
 
 ConstraintsFile read_constraints(const std::string& file, const std::string& text) {
   auto document = std::make_shared<JsonDocument>(file, text);

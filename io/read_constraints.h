@@ -19,6 +19,9 @@ struct ConstraintsFile {
   std::shared_ptr<const JsonDocument> document;  ///< keeps `constraints` alive
 };
 
+/// Whether a name is what a pattern of constraints means: a shell glob, or the name itself.
+bool matches_pattern(const std::string& pattern, const std::string& name);
+
 /// Throws InputError if `text` is not a constraints file; `file` is for messages.
 ConstraintsFile read_constraints(const std::string& file, const std::string& text);
 

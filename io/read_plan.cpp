@@ -31,6 +31,7 @@ using partition::WrittenPlan;
 
 constexpr std::string_view kFormat = "autopar-plan";
 constexpr std::int64_t kVersion = 1;
+constexpr Choices<bool, 2> kOverlaps = {{{"model", true}, {"none", false}}};
 /// Of all times in a file together, so that sums of them stay within 64 bits.
 constexpr std::int64_t kMostPs = std::numeric_limits<std::int64_t>::max() / 4;
 
@@ -54,8 +55,9 @@ class PlanReader {
   explicit PlanReader(const JsonValue& root) : root_(root) {}
 
   WrittenPlan read() {
-    root_.expect_keys({"format", "version", "producer", "model", "mesh", "cluster", "constraints_hash", "result",
-                       "meshes", "totals", "parameters", "recompute", "nodes", "redistributions", "outputs", "run"});
+    root_.expect_keys({"format", "version", "producer", "model", "mesh", "cluster", "constraints_hash", "overlap",
+                       "result", "meshes", "totals", "parameters", "recompute", "nodes", "redistributions", "outputs",
+                       "run"});
     read_head();
     for (const auto& [name, placements] : root_.at("parameters").fields()) {
       plan_.parameters.emplace_back(name, read_placements(placements));
@@ -80,7 +82,11 @@ class PlanReader {
     for (int dim = 0; dim < plan_.mesh.rank(); ++dim) {
       if (plan_.mesh.shape[ix(dim)] == 1) lone_dims_ |= 1U << dim;
     }
+    plan_.model_hash = model.at("hash").string();
     plan_.cluster_name = root_.at("cluster").at("name").string();
+    plan_.cluster_hash = root_.at("cluster").at("hash").string();
+    if (const JsonValue hash = root_.at("constraints_hash"); !hash.is_null()) plan_.constraints_hash = hash.string();
+    if (const auto overlap = root_.find("overlap")) plan_.has_overlap = choose(*overlap, kOverlaps);
     const JsonValue result = root_.at("result");
     result.expect_keys({"status", "cost_ps", "bound_ps", "gap"});
     plan_.status = result.at("status").string();
@@ -175,15 +181,19 @@ class PlanReader {
 
   costs::ValueRef read_value(const JsonValue& owner) const {
     costs::ValueRef value{read_node_key(owner.at("value")), 0};
-    const auto& outputs = plan_.nodes[ix(value.node)].outputs;
-    const JsonValue output = owner.at("output");
+    value.output = read_output_index(owner.at("output"), value.node);
+    return value;
+  }
+
+  /// Of an output of `node` that is not None.
+  std::int32_t read_output_index(const JsonValue& output, std::int32_t node) const {
+    const auto& outputs = plan_.nodes[ix(node)].outputs;
     const std::int64_t index = output.int64();
     if (index < 0 || index >= static_cast<std::int64_t>(outputs.size())) {
       output.fail(fmt::format("output {} of a node with {}", index, outputs.size()));
     }
-    value.output = static_cast<std::int32_t>(index);
-    if (!outputs[ix(value.output)]) output.fail(fmt::format("output {} is None", index));
-    return value;
+    if (!outputs[ix(static_cast<std::int32_t>(index))]) output.fail(fmt::format("output {} is None", index));
+    return static_cast<std::int32_t>(index);
   }
 
   // ---- nodes and outputs ----
@@ -191,20 +201,22 @@ class PlanReader {
   void read_nodes() {
     for (const auto& [key, value] : root_.at("nodes").fields()) {
       if (plan_.nodes.size() >= std::numeric_limits<std::int32_t>::max()) value.fail("too many nodes");
-      index_of_.emplace(key, static_cast<std::int32_t>(plan_.nodes.size()));
       read_node(std::string(key), value);
+      // Behind it, so that a node reads only what stands before it.
+      index_of_.emplace(key, static_cast<std::int32_t>(plan_.nodes.size() - 1));
     }
   }
 
   void read_node(std::string key, const JsonValue& value) {
-    value.expect_keys(
-        {"op", "phase", "inputs", "outputs", "tensors", "compute_ps", "memory_bytes", "programs", "collectives"});
+    value.expect_keys({"op", "phase", "reads", "inputs", "outputs", "tensors", "compute_ps", "memory_bytes", "programs",
+                       "collectives"});
     WrittenPlan::Node node;
     node.key = std::move(key);
     node.op = value.at("op").string();
     const bool is_input = node.op == "placeholder";
     if (!is_input) node.phase = read_phase(value);
     for (const JsonValue& input : value.at("inputs").items()) node.inputs.push_back(read_placements(input));
+    if (const auto reads = value.find("reads")) read_reads(*reads, node);
     for (const JsonValue& output : value.at("outputs").items()) {
       node.outputs.push_back(output.is_null() ? std::nullopt : std::optional(read_placements(output)));
     }
@@ -219,6 +231,22 @@ class PlanReader {
     plan_.memory.node_bytes.push_back(is_input ? 0 : read_amount(value, "memory_bytes"));
     read_programs(value, node);
     plan_.nodes.push_back(std::move(node));
+  }
+
+  void read_reads(const JsonValue& value, WrittenPlan::Node& node) const {
+    for (const JsonValue& item : value.items()) {
+      if (item.is_array()) {
+        const std::vector<JsonValue> parts = item.items();
+        if (parts.size() != 2) item.fail("expected a node's key, or a list of a key and an output");
+        const std::int32_t made_by = read_node_key(parts[0]);
+        node.reads.push_back({made_by, read_output_index(parts[1], made_by)});
+      } else {
+        node.reads.push_back({read_node_key(item), 0});
+      }
+    }
+    if (node.reads.size() != node.inputs.size()) {
+      value.fail(fmt::format("{} values for {} inputs", node.reads.size(), node.inputs.size()));
+    }
   }
 
   static Phase read_phase(const JsonValue& node) {

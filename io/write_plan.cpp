@@ -88,6 +88,7 @@ class PlanWriter {
     put(",\n\"cluster\": {{\"name\": {}, \"hash\": {}}},\n", quoted(problem_.cluster.name),
         quoted(source.cluster_hash));
     put("\"constraints_hash\": {},\n", source.constraints_hash.empty() ? "null" : quoted(source.constraints_hash));
+    put("\"overlap\": \"{}\",\n", problem_.has_overlap ? "model" : "none");
     put("\"result\": {{\"status\": \"{}\", \"cost_ps\": {}, \"bound_ps\": {}, \"gap\": {:.6g}}},\n",
         source.is_random ? "random" : status_name(result.status), plan_.cost_ps, result.bound,
         relative_gap(plan_.cost_ps, result.bound));
@@ -158,6 +159,7 @@ class PlanWriter {
       const std::int64_t memory_bytes = plan_.memory.node_bytes[index++];
       put("{}: {{\"op\": {}, ", quoted(node.key), quoted(node.op));
       if (node.role == costs::Role::kNone) put("\"phase\": \"{}\", ", name_of(node.phase, kPhases));
+      if (!node.inputs.empty()) put_reads(node);
       put("\"inputs\": [");
       put_list(choice.inputs, ", ", [&](const Placements& input) { put_placements(input); });
       put("], \"outputs\": [");
@@ -177,6 +179,17 @@ class PlanWriter {
       put("}}");
     });
     put("\n}},\n");
+  }
+
+  /// Most nodes have one output, so that the key alone says which value it is.
+  void put_reads(const costs::Node& node) {
+    put("\"reads\": [");
+    put_list(node.inputs, ", ", [&](costs::ValueRef value) {
+      const std::string key = quoted(graph_.nodes[static_cast<std::size_t>(value.node)].key);
+      if (value.output == 0) return put("{}", key);
+      put("[{}, {}]", key, value.output);
+    });
+    put("], ");
   }
 
   void put_tensor(const std::optional<costs::TensorMeta>& tensor) {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 
+#include "launch/field_words.h"
 #include "launch/fold_names.h"
 
 namespace autopar::launch {
@@ -18,40 +20,6 @@ using costs::Placement;
 using costs::Role;
 using Kind = costs::RedistributeStep::Kind;
 
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-bool is_matmul(const Node& node) {
-  constexpr std::array<std::string_view, 5> kOps = {"aten.mm.default", "aten.addmm.default", "aten.bmm.default",
-                                                    "aten.linear.default", "aten._grouped_mm.default"};
-  return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();
-}
-
-bool is_attention(const Node& node) { return contains(node.op, "_scaled_dot_product_"); }
-
-/// RMSNorm comes fused or as a chain with one rsqrt.
-bool is_norm(const Node& node) {
-  return contains(node.op, "layer_norm") || contains(node.op, "rms_norm") || contains(node.op, "aten.rsqrt.");
-}
-
-/// Ops that hand a weight on: between a parameter and the matmul that uses it.
-bool passes_weight(const Node& node) {
-  constexpr std::array<std::string_view, 12> kOps = {
-      "aten.t.",      "aten.transpose.", "aten.permute.", "aten.view.",   "aten._unsafe_view.", "aten.reshape.",
-      "aten.detach.", "aten.alias.",     "aten._to_copy", "aten.expand.", "aten.unsqueeze.",    "aten.clone."};
-  return !node.inputs.empty() &&
-         std::any_of(kOps.begin(), kOps.end(), [&](auto op) { return node.op.starts_with(op); });
-}
-
-/// How a matmul of activations (`a`) with a weight (`w`) runs on one mesh dim. `by_rows`: the name where the
-/// activations' rows are split.
-std::string_view matmul_kind(Placement a, Placement w, Placement out, std::string_view by_rows) {
-  if (w.is_shard() && a.is_shard()) return out.is_partial() ? "row-parallel" : "split over the batch of matrices";
-  if (w.is_shard()) return "column-parallel";
-  if (a.is_shard()) return out.is_partial() ? "split over the contraction" : by_rows;
-  if (a.is_partial()) return "on unfinished sums";
-  return "replicated";
-}
-
 std::string join_some(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 8;
   const std::size_t shown = std::min(kMost, names.size());
@@ -59,19 +27,6 @@ std::string join_some(const std::vector<std::string>& names) {
       fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
   return text;
-}
-
-/// Last part of a module path that is not a number: "model.layers.0.mlp.gate_proj" gives "gate_proj".
-std::string short_module(const std::string& path) {
-  std::string rest = path;
-  while (true) {
-    const std::size_t dot = rest.rfind('.');
-    const std::string last = dot == std::string::npos ? rest : rest.substr(dot + 1);
-    const bool number =
-        !last.empty() && std::all_of(last.begin(), last.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!number || dot == std::string::npos) return last.empty() ? "the top module" : last;
-    rest.resize(dot);
-  }
 }
 
 class Explainer {
@@ -84,9 +39,8 @@ class Explainer {
 
   std::vector<std::string> explain() {
     add_matmuls();
-    add_placed("attention", [](const Node& node) { return is_attention(node); },
-               {"the batch", "heads", "the sequence"});
-    add_placed("norms", [](const Node& node) { return is_norm(node); }, {"dim 0", "dim 1", "dim 2"});
+    add_placed("attention", is_attention, kAttentionDims);
+    add_placed("norms", is_norm, {});
     add_inputs();
     add_parameters();
     add_gradients();
@@ -103,14 +57,13 @@ class Explainer {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& here = graph_.nodes[i];
       if (here.role == Role::kParameter) weight_of_[i] = static_cast<std::int32_t>(i);
-      if (passes_weight(here)) weight_of_[i] = weight_of(here.inputs[0]);
+      if (!here.inputs.empty() && passes_weight(here.op)) weight_of_[i] = weight_of(here.inputs[0]);
     }
   }
 
   /// The parameter that `value` is a view or copy of; -1 if it is none.
   std::int32_t weight_of(costs::ValueRef value) const { return weight_of_[static_cast<std::size_t>(value.node)]; }
 
-  /// The rows of a matmul's activations are tokens: of which kind a split of them is, the model's inputs tell.
   std::string_view find_by_rows() const {
     bool batch = false;
     bool sequence = false;
@@ -120,8 +73,7 @@ class Explainer {
       batch = batch || (placement.is_shard() && placement.dim() == 0);
       sequence = sequence || (placement.is_shard() && placement.dim() == 1);
     }
-    if (batch == sequence) return "split over tokens";
-    return batch ? "data-parallel" : "sequence-parallel";
+    return rows_word(batch, sequence);
   }
 
   void add_matmuls() {
@@ -153,33 +105,25 @@ class Explainer {
   /// How node `i` runs if it is a forward matmul of activations with a weight; empty if it is not.
   std::string_view weight_matmul_kind(std::size_t i) const {
     const Node& here = graph_.nodes[i];
-    if (here.phase != costs::Phase::kForward || !is_matmul(here) || here.inputs.size() < 2) return {};
-    // The two factors are the last two inputs of all these ops but linear, where a bias comes last.
-    const std::size_t first = here.op == "aten.linear.default" ? 0 : here.inputs.size() - 2;
-    const bool weight_first = weight_of(here.inputs[first]) >= 0;
-    const std::size_t weight = weight_first ? first : first + 1;
+    const std::optional<Factors> pair = factors(here.op, here.inputs.size());
+    if (here.phase != costs::Phase::kForward || !pair) return {};
+    const bool weight_first = weight_of(here.inputs[pair->first]) >= 0;
+    const std::size_t weight = weight_first ? pair->first : pair->second;
     if (weight_of(here.inputs[weight]) < 0) return {};
-    const std::size_t other = weight_first ? first + 1 : first;
+    const std::size_t other = weight_first ? pair->second : pair->first;
     return matmul_kind(at(choice(i).inputs[other]), at(choice(i).inputs[weight]), at(choice(i).outputs[0]), by_rows_);
   }
 
   /// Where the first outputs of the forward nodes that `wanted` picks are cut; `dims` names their first tensor dims.
-  template <typename Wanted>
-  void add_placed(std::string_view what, const Wanted& wanted, const std::array<std::string_view, 3>& dims) {
+  void add_placed(std::string_view what, bool wanted(std::string_view op), std::span<const std::string_view> dims) {
     std::map<Placement, std::int64_t> counts;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& here = graph_.nodes[i];
-      if (here.phase == costs::Phase::kForward && wanted(here)) ++counts[at(choice(i).outputs[0])];
+      if (here.phase == costs::Phase::kForward && wanted(here.op)) ++counts[at(choice(i).outputs[0])];
     }
     std::vector<std::string> parts;
     for (const auto& [placement, count] : counts) {
-      std::string how = "replicated";
-      if (placement.is_shard()) {
-        const auto dim = static_cast<std::size_t>(placement.dim());
-        how = "split along " + (dim < dims.size() ? std::string(dims[dim]) : fmt::format("dim {}", dim));
-      } else if (placement.is_partial()) {
-        how = "on unfinished sums";
-      }
+      const std::string how = placed_word(placement, dims);
       parts.push_back(counts.size() == 1 ? how : fmt::format("{} {}", count, how));
     }
     if (!parts.empty()) sentences_.push_back(fmt::format("{} {}", what, fmt::join(parts, ", ")));
@@ -194,7 +138,7 @@ class Explainer {
                         placement.is_shard() ? fmt::format("split along dim {}", placement.dim()) : "replicated"});
     }
     std::vector<std::string> parts;
-    for (const NamedFacts& input : fold_names(inputs)) parts.push_back(fmt::format("{} {}", input.name, input.facts));
+    for (const FoldedName& input : fold_names(inputs)) parts.push_back(fmt::format("{} {}", input.name, input.facts));
     if (!parts.empty()) sentences_.push_back("inputs: " + join_some(parts));
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,18 @@ struct NamedFacts {
   std::string facts;
 };
 
+/// A name that stands for several.
+struct FoldedName {
+  std::string name;
+  std::string facts;
+  std::vector<std::size_t> members;  ///< indices into what was folded
+};
+
 /// In the order of first appearance. A set of numbers that is not a full grid is not joined over more than its first
 /// number, so that a folded name stands for exactly the names given.
-std::vector<NamedFacts> fold_names(const std::vector<NamedFacts>& items);
+std::vector<FoldedName> fold_names(const std::vector<NamedFacts>& items);
+
+/// The names that a folded name stands for: "layers.0-2.w" gives three. A name without ranges stands for itself.
+std::vector<std::string> unfold_name(const std::string& name);
 
 }  // namespace autopar::launch

@@ -73,7 +73,7 @@ std::string held_text(const partition::LeastMemory& least) {
   memory.peak_time = least.time;
   std::vector<std::string> tensors;
   for (const Group& group : largest_groups(least, memory)) {
-    const std::vector<NamedFacts> folded = fold_names(group.tensors);
+    const std::vector<FoldedName> folded = fold_names(group.tensors);
     tensors.push_back(fmt::format("{}{} ({}) {}", folded.front().name, folded.size() > 1 ? " and others" : "",
                                   group.kind, bytes_text(group.bytes)));
   }

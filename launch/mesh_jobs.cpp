@@ -102,12 +102,14 @@ MeshJobResult unpack_mesh_job_result(const std::string& bytes) {
 }
 
 std::string pack(const TaskFiles& files) {
-  return engine::to_bytes<Output>(files.model, files.cluster_path, files.cluster, files.constraints);
+  return engine::to_bytes<Output>(files.model, files.cluster_path, files.cluster, files.constraints, files.pins,
+                                  files.pins_name);
 }
 
 TaskFiles unpack_task_files(const std::string& bytes) {
   TaskFiles files;
-  engine::from_bytes<Input>(bytes, files.model, files.cluster_path, files.cluster, files.constraints);
+  engine::from_bytes<Input>(bytes, files.model, files.cluster_path, files.cluster, files.constraints, files.pins,
+                            files.pins_name);
   return files;
 }
 

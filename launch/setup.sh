@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages=(g++ cmake ninja-build git pkg-config
   libopenmpi-dev openmpi-bin libboost-mpi-dev libboost-serialization-dev libcereal-dev libtbb-dev
-  libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev zlib1g-dev libxxhash-dev
+  libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev zlib1g-dev libxxhash-dev libyaml-cpp-dev
   libgtest-dev libgmock-dev python3 python3-venv)
 # Replay compares what PyTorch runs with the plan, op by op, so the version of PyTorch is part of the contract.
 requirements=(torch==2.13.0 transformers numpy -e ".[export,examples,study,report,dev]")

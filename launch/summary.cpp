@@ -8,6 +8,7 @@
 #include "costs/placement.h"
 #include "io/plan_totals.h"
 #include "launch/explain.h"
+#include "launch/field_words.h"
 #include "launch/fold_names.h"
 #include "launch/text_table.h"
 #include "launch/units.h"
@@ -17,30 +18,12 @@ namespace {
 
 double ms(std::int64_t ps) { return static_cast<double>(ps) * 1e-9; }
 
-std::string short_dtype(costs::DType dtype) {
-  std::string name(costs::dtype_name(dtype));
-  if (name == "bfloat16") return "bf16";
-  if (name.starts_with("float") && name.find('e') == std::string::npos) return fmt::format("f{}", name.substr(5));
-  return name;
-}
-
 std::string head(const partition::Problem& problem, engine::Cost cost, const io::PlanResult& result,
                  const io::RunInfo& run) {
   std::string text = fmt::format("{} on {} devices ({}) of {} ({})\n\n", problem.graph.name, problem.mesh.num_devices(),
                                  mesh_text(problem.mesh), problem.cluster.name, problem.cluster.device.name);
-  std::string proof = "proven optimal";
-  if (cost > result.bound) {
-    const std::string limit = result.status == engine::Status::kOptimal ? "" : "not proven optimal, ";
-    const double ratio = static_cast<double>(cost) / static_cast<double>(std::max<engine::Cost>(result.bound, 1));
-    if (result.bound <= 0) {
-      proof = limit + "no lower bound yet";
-    } else if (ratio >= 2) {
-      proof = fmt::format("{}at most {:.{}f} times the optimum", limit, ratio, ratio < 10 ? 1 : 0);
-    } else {
-      proof = fmt::format("{}at most {:.3g}% above the optimum", limit, 100 * (ratio - 1));
-    }
-  }
-  text += fmt::format("Predicted step  {}, {}\n", time_text(cost), proof);
+  text += fmt::format("Predicted step  {}, {}\n", time_text(cost),
+                      proof_text(cost, result.bound, result.status == engine::Status::kOptimal));
   text += fmt::format("Search          {:.2f} s ({} rank{}, {} thread{} each; reading {:.2f} s, pricing {:.2f} s)\n",
                       run.solve_s, run.ranks, run.ranks == 1 ? "" : "s", run.threads, run.threads == 1 ? "" : "s",
                       run.read_s, run.build_s);
@@ -65,7 +48,8 @@ std::string parameters(const costs::Graph& graph, const partition::Plan& plan) {
     const costs::Node& node = graph.nodes[i];
     if (node.role != costs::Role::kParameter) continue;
     const costs::TensorMeta& tensor = *node.outputs[0];
-    std::vector<std::string> facts{fmt::format("{}[{}]", short_dtype(tensor.dtype), fmt::join(tensor.shape, ","))};
+    std::vector<std::string> facts{
+        fmt::format("{}[{}]", short_dtype(costs::dtype_name(tensor.dtype)), fmt::join(tensor.shape, ","))};
     for (int dim = 0; dim < plan.mesh.rank(); ++dim) {
       facts.push_back(fmt::format("{}: {}", plan.mesh.dim_names[static_cast<std::size_t>(dim)],
                                   costs::to_string(plan.nodes[i].outputs[0][dim])));
@@ -75,7 +59,7 @@ std::string parameters(const costs::Graph& graph, const partition::Plan& plan) {
     items.push_back({node.name, std::move(key)});
   }
   std::vector<std::vector<std::string>> rows;
-  for (const NamedFacts& folded : fold_names(items)) {
+  for (const FoldedName& folded : fold_names(items)) {
     std::vector<std::string> row{folded.name};
     const auto& facts = cells.at(folded.facts);
     row.insert(row.end(), facts.begin(), facts.end());
@@ -94,6 +78,15 @@ std::string memory(const costs::Graph& graph, const partition::Plan& plan) {
 }
 
 }  // namespace
+
+std::string proof_text(engine::Cost cost, engine::Cost bound, bool is_complete) {
+  if (cost <= bound) return "proven optimal";
+  const std::string limit = is_complete ? "" : "not proven optimal, ";
+  const double ratio = static_cast<double>(cost) / static_cast<double>(std::max<engine::Cost>(bound, 1));
+  if (bound <= 0) return limit + "no lower bound yet";
+  if (ratio >= 2) return fmt::format("{}at most {:.{}f} times the optimum", limit, ratio, ratio < 10 ? 1 : 0);
+  return fmt::format("{}at most {:.3g}% above the optimum", limit, 100 * (ratio - 1));
+}
 
 std::string memory_parts(const partition::PlanMemory& memory) {
   std::vector<std::string> parts;

@@ -11,6 +11,9 @@
 
 namespace autopar::launch {
 
+/// How near `cost` is to the best that there is. `is_complete`: it is within the gap that was asked for.
+std::string proof_text(engine::Cost cost, engine::Cost bound, bool is_complete);
+
 /// What the memory at the peak is for: "parameters 1.88 GiB, saved 27.3 GiB".
 std::string memory_parts(const partition::PlanMemory& memory);
 

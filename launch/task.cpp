@@ -82,6 +82,12 @@ Task read_task(const Arguments& arguments, const TaskFiles& files) {
     layers.push_back(constraints->constraints);
     task.source.constraints_hash = constraints->hash;
   }
+  std::optional<io::ConstraintsFile> pins;
+  if (!files.pins.empty()) {
+    pins = io::read_constraints(files.pins_name, files.pins);
+    layers.push_back(pins->constraints);
+    task.source.constraints_hash = io::content_hash(files.constraints + files.pins);
+  }
   task.problem.pins = io::resolve_constraints(layers, model.graph_file, task.problem.mesh, cluster.cluster);
   task.problem.graph = std::move(model.graph_file.graph);
   if (const std::vector<char>& compiled = task.problem.pins.compiled; !compiled.empty()) {

@@ -28,6 +28,8 @@ struct TaskFiles {
   std::string cluster_path;  ///< of `cluster`; empty: the model file has the description in it, or none
   std::string cluster;
   std::string constraints;  ///< only read if arguments.constraints names a file
+  std::string pins;         ///< a constraints file's text, over those; empty: none
+  std::string pins_name;    ///< for messages: where they come from
 };
 
 /// `model`: the text of the model file. Throws io::InputError.

@@ -38,6 +38,17 @@ std::vector<OneDimStrategy> graph_input_strategies(const Node& node) {
   return strategies;
 }
 
+bool has_no_rule(const Node& node) {
+  return node.role == Role::kNone && node.strategies.empty() && costs::find_rule(node.op) == nullptr;
+}
+
+std::vector<OneDimStrategy> one_dim_strategies(const costs::Graph& graph, const Node& node) {
+  if (node.role != Role::kNone) return graph_input_strategies(node);
+  if (!node.strategies.empty()) return declared_strategies(node);
+  if (const costs::Rule rule = costs::find_rule(node.op)) return rule(graph, node);
+  return {costs::replicated(node)};
+}
+
 Port make_port(const std::vector<Strategy>& strategies, std::vector<Placements> Strategy::*side, std::size_t position) {
   Port port;
   for (const Strategy& strategy : strategies) port.placements.push_back((strategy.*side)[position]);
@@ -172,17 +183,8 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
                      const NodeContext& context) {
   const Node& node = problem.graph.nodes[ix(index)];
   Choices choices;
-  std::vector<OneDimStrategy> one_dim;
-  if (node.role != Role::kNone) {
-    one_dim = graph_input_strategies(node);
-  } else if (!node.strategies.empty()) {
-    one_dim = declared_strategies(node);
-  } else if (const costs::Rule rule = costs::find_rule(node.op)) {
-    one_dim = rule(problem.graph, node);
-  } else {
-    choices.is_unknown = true;
-    one_dim = {costs::replicated(node)};
-  }
+  const std::vector<OneDimStrategy> one_dim = one_dim_strategies(problem.graph, node);
+  choices.is_unknown = has_no_rule(node);
   std::vector<Strategy>& strategies = choices.strategies;
   strategies = costs::combine(problem.graph, node, one_dim, problem.mesh);
   if (!node.outputs.empty() && !strategies.empty()) apply_pin(context.pin, choices);
@@ -217,6 +219,18 @@ Choices make_choices(const Problem& problem, const costs::Redistributor& redistr
     choices.outputs.push_back(make_port(strategies, &Strategy::outputs, o));
   }
   return choices;
+}
+
+PossiblePlacements possible_placements(const Problem& problem, std::int32_t index) {
+  const Node& node = problem.graph.nodes[ix(index)];
+  PossiblePlacements possible;
+  if (node.outputs.empty() || !node.outputs[0]) return possible;
+  const std::vector<OneDimStrategy> one_dim = one_dim_strategies(problem.graph, node);
+  possible.has_no_rule = has_no_rule(node);
+  for (const OneDimStrategy& strategy : one_dim) possible.along_one_dim.insert(strategy.outputs[0].placement);
+  possible.on_mesh =
+      make_port(costs::combine(problem.graph, node, one_dim, problem.mesh), &Strategy::outputs, 0).placements;
+  return possible;
 }
 
 std::string choices_signature(const costs::Graph& graph, std::int32_t index, const NodeContext& context) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,14 @@ struct NodeContext {
 /// (dominance.h), declared ones are not.
 Choices make_choices(const Problem& problem, const costs::Redistributor& redistributor, std::int32_t index,
                      const NodeContext& context);
+
+/// What the first output of a node can be, pins aside.
+struct PossiblePlacements {
+  PlacementList on_mesh;                     ///< ascending
+  std::set<costs::Placement> along_one_dim;  ///< what its rule gives along a mesh dim, if sizes allow it
+  bool has_no_rule = false;                  ///< so that it is replicated
+};
+PossiblePlacements possible_placements(const Problem& problem, std::int32_t index);
 
 /// All that make_choices looks at, as bytes: equal exactly if it would do the same.
 std::string choices_signature(const costs::Graph& graph, std::int32_t index, const NodeContext& context);

@@ -63,7 +63,9 @@ class PlanSearch {
         solver_(solver),
         limit_(input.problem.pins.memory_limit_bytes),
         nothing_(input.problem.graph.nodes.size(), 0),
-        points_(input.points) {}
+        points_(input.points) {
+    result_.bound = input.bound;
+  }
 
   PlanSearchResult run() {
     if (const std::vector<char>& wanted = input_.problem.pins.recompute; !wanted.empty()) {
@@ -197,6 +199,7 @@ class PlanSearch {
   engine::Solution solve_overlapped(const Problem& problem, const ModelNetwork& model, const engine::Options& options) {
     const OverlapNetworks networks(problem, input_.redistributor, model);
     engine::Solution best;
+    best.bound = input_.bound;
     const engine::Options little = with_effort(options, kShareGap, 0);
     engine::Options anywhere = little;  // for networks that do not bound the time
     anywhere.cutoff = engine::kForbidden;

@@ -20,8 +20,9 @@ struct PlanSearchInput {
   const ModelNetwork* first = nullptr;  ///< build_network(problem, redistributor); not needed if there are `points`
   /// If given, makes the network that is solved in place of the model's: same variables and edges, other costs.
   std::function<engine::CostNetwork(const engine::CostNetwork&)> reprice = {};
-  PointIds points = {};  ///< where memory is looked at from the start
-  int max_solves = 0;    ///< the search ends after so many networks; 0: none
+  PointIds points = {};    ///< where memory is looked at from the start
+  int max_solves = 0;      ///< the search ends after so many networks; 0: none
+  engine::Cost bound = 0;  ///< no plan costs less, as a search for plans among more has shown
 };
 
 struct PlanSearchResult {

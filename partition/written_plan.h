@@ -24,6 +24,7 @@ struct WrittenPlan {
     std::string op;
     std::optional<costs::Phase> phase;  ///< none: a graph input
     std::vector<costs::Placements> inputs;
+    std::vector<costs::ValueRef> reads;  ///< what is read, per entry of `inputs`; empty: the file does not say
     std::vector<std::optional<costs::Placements>> outputs;  ///< none: None, as below
     std::vector<std::optional<std::string>> tensors;        ///< "bfloat16[16,8192]"
     std::int64_t compute_ps = 0;
@@ -64,7 +65,11 @@ struct WrittenPlan {
 
   std::string model_name;
   std::string graph_hash;
+  std::string model_hash;  ///< content hashes of the files that the plan was made from
   std::string cluster_name;
+  std::string cluster_hash;
+  std::optional<std::string> constraints_hash;  ///< none: there was no such file
+  bool has_overlap = true;                      ///< communication may hide behind compute
   costs::Mesh mesh;
   std::string status;  ///< "optimal", "not_proven", "limit_reached", "random"
   std::int64_t cost_ps = 0;

@@ -145,7 +145,8 @@ constexpr Fault kFaults[] = {
     {"format", "autopar-plan", "autopar-model", "format: expected \"autopar-plan\", found \"autopar-model\""},
     {"version", "1", "2", "version: this program reads version 1, found 2"},
     {"producer", "producer", "maker",
-     "unknown key \"maker\"; expected format, version, producer, model, mesh, cluster, constraints_hash, result, "
+     "unknown key \"maker\"; expected format, version, producer, model, mesh, cluster, constraints_hash, overlap, "
+     "result, "
      "meshes, totals, parameters, recompute, nodes, redistributions, outputs, run"},
     {"mesh", "[2, 4]", "[2]", "mesh: 2 dim names for 1 dims"},
     {"result", "1200", "-1", "result.cost_ps: -1 is negative"},
@@ -164,6 +165,12 @@ constexpr Fault kFaults[] = {
     {"\"nodes\"", ": 300", ": 9000000000000000000",
      "nodes[\"one/f/mm\"].compute_ps: the times up to here sum to more than this program can hold"},
     {"\"nodes\"", ", \"memory_bytes\": 2048", "", "nodes[\"one/f/mm\"]: key \"memory_bytes\" is missing"},
+    {"two/f/mm", "\"inputs\"", "\"reads\": [\"one/f/mm\"], \"inputs\"",
+     "nodes[\"two/f/mm\"].reads: 1 values for 2 inputs"},
+    {"two/f/mm", "\"inputs\"", "\"reads\": [\"one/f/mm\", \"two/f/mm\"], \"inputs\"",
+     "nodes[\"two/f/mm\"].reads[1]: unknown node \"two/f/mm\"; expected a key of \"nodes\""},
+    {"two/f/mm", "\"inputs\"", "\"reads\": [\"input.x\", [\"one/f/mm\", 1]], \"inputs\"",
+     "nodes[\"two/f/mm\"].reads[1][1]: output 1 is None"},
     {"programs", "[\"\", ", "[", "nodes[\"two/f/mm\"].programs: 1 programs for 2 mesh dims"},
     {"collectives", "all_reduce", "all_gather",
      "nodes[\"two/f/mm\"].collectives[0].step: expected \"all_reduce\"; found \"all_gather\""},

@@ -73,6 +73,8 @@ TEST(WritePlanTest, says_what_the_plan_says) {
   EXPECT_EQ(json["nodes"].size(), fixture.problem.graph.nodes.size());
   EXPECT_EQ(json["nodes"]["fc1/f/mm"]["inputs"].size(), 2U);
   EXPECT_EQ(json["nodes"]["fc1/f/mm"]["compute_ps"], 7);
+  EXPECT_EQ(json["nodes"]["fc1/f/mm"]["reads"], nlohmann::json::parse(R"json(["input.x", "fc1/f/t"])json"));
+  EXPECT_EQ(json["overlap"], "none");
   EXPECT_EQ(json["redistributions"][0],
             nlohmann::json::parse(
                 R"json({"value": "fc1.weight", "output": 0, "phase": "forward", "from": ["S(0)", "S(0)"],

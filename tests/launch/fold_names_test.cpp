@@ -9,7 +9,7 @@ using ::testing::ElementsAre;
 
 std::vector<std::string> fold(const std::vector<NamedFacts>& items) {
   std::vector<std::string> lines;
-  for (const NamedFacts& item : fold_names(items)) lines.push_back(item.name + " " + item.facts);
+  for (const FoldedName& item : fold_names(items)) lines.push_back(item.name + " " + item.facts);
   return lines;
 }
 
@@ -46,6 +46,22 @@ TEST(FoldNamesTest, keys_of_nodes_have_slashes_too) {
 TEST(FoldNamesTest, only_whole_parts_are_numbers) {
   EXPECT_THAT(fold({{"w1", ""}, {"w2", ""}, {"a.01", ""}, {"a.02", ""}, {"0", ""}, {"1", ""}}),
               ElementsAre("w1 ", "w2 ", "a.01 ", "a.02 ", "0-1 "));
+}
+
+TEST(FoldNamesTest, a_folded_name_says_which_it_stands_for) {
+  const std::vector<NamedFacts> items = {{"l.0.w", "a"}, {"l.1.w", "b"}, {"l.2.e.7/f/mm", ""}, {"l.2.w", "a"},
+                                         {"l.3.w", "a"}, {"l.5.w", "a"}, {"l.2.e.9/f/mm", ""}, {"l.3.e.9/f/mm", ""}};
+  for (const FoldedName& folded : fold_names(items)) {
+    std::vector<std::string> names;
+    for (const std::size_t member : folded.members) names.push_back(items[member].name);
+    EXPECT_THAT(unfold_name(folded.name), ::testing::UnorderedElementsAreArray(names)) << folded.name;
+  }
+}
+
+TEST(FoldNamesTest, globs_and_names_with_dashes_stand_for_themselves) {
+  for (const std::string name : {"", "a", "a.0-x", "l.[0-3].w", "l.*.w", "l.3-1.w", "l.1,.w", "l.-1.w"}) {
+    EXPECT_THAT(unfold_name(name), ElementsAre(name));
+  }
 }
 
 }  // namespace

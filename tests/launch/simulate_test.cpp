@@ -7,7 +7,7 @@
 #include "partition/simulate.h"
 #include "tests/launch/program.h"
 
-// The programs autopar-search and autopar-simulate together.
+// autopar-search and autopar-plan simulate together.
 namespace autopar::launch {
 namespace {
 
@@ -21,7 +21,7 @@ using testing::slurp;
 
 const std::string kOverlapped = "'" AUTOPAR_SOURCE_DIR "/tests/plans/overlapped.json'";
 
-Outcome run_simulate(const std::string& arguments) { return run_command("'" AUTOPAR_SIMULATE "' " + arguments); }
+Outcome run_simulate(const std::string& arguments) { return run_command("'" AUTOPAR_PLAN "' simulate " + arguments); }
 
 /// What the search wrote for `model` of tests/models.
 partition::WrittenPlan searched(const std::string& model, const std::string& arguments) {
@@ -119,7 +119,7 @@ TEST(SimulateProgramTest, what_cannot_be_used_is_refused) {
     const Outcome outcome = run_simulate(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << arguments;
     EXPECT_EQ(outcome.out, "");
-    EXPECT_THAT(outcome.err, ::testing::StartsWith("autopar-simulate: error: "));
+    EXPECT_THAT(outcome.err, ::testing::StartsWith("autopar-plan: error: "));
     EXPECT_THAT(outcome.err, HasSubstr(message));
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   }

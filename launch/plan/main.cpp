@@ -4,13 +4,13 @@
 #include <exception>
 
 #include "launch/exit_codes.h"
-#include "launch/simulate/program.h"
+#include "launch/plan/program.h"
 
 int main(int argc, char** argv) {
   try {
-    return autopar::launch::run_simulate(argc, argv);
+    return autopar::launch::run_plan_program(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "autopar-simulate: internal error: {}; please report it with the plan\n", error.what());
+    fmt::print(stderr, "autopar-plan: internal error: {}; please report it with the plan\n", error.what());
     return autopar::launch::kExitInternal;
   }
 }

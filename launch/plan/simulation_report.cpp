@@ -1,4 +1,4 @@
-#include "launch/simulate/report.h"
+#include "launch/plan/simulation_report.h"
 
 #include <fmt/format.h>
 
