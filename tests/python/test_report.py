@@ -135,8 +135,10 @@ def test_says_what_the_plan_says(opened: Page, plan_path: Path) -> None:
     text = opened.page.locator("#summary").inner_text()
     assert f"{plan['result']['cost_ps'] / 1e6:.1f} µs" in text
     rows = opened.page.locator("#communication tbody tr").all_inner_texts()
-    total = sum(int(row.split("\t")[3]) for row in rows)
-    assert total == sum(entry["count"] for entry in plan["totals"]["communication"])
+    cells = [row.split("\t") for row in rows]
+    assert sum(int(count) for _, kind, _, count, *_ in cells if kind != "zero") == sum(
+        entry["count"] for entry in plan["totals"]["communication"]
+    )
 
 
 def test_placements_are_the_plans(opened: Page, plan_path: Path) -> None:
@@ -292,9 +294,25 @@ def test_meshes_and_progress(browser: Any, folder: Path, plan_path: Path) -> Non
     assert progress_chart(plan) is None or plan.progress
 
 
+def test_ranks(browser: Any, folder: Path, plan_path: Path) -> None:
+    head = "rank,read_s,price_s,presolve_s,bound_s,search_s,wait_s,total_s,tasks,branch_nodes,messages,bytes"
+    (folder / "times.csv").write_text(f"{head}\n0,0,0,1,2,3,0,6,1,0,0,0\n1,0,0,0,0,0,6,6,0,0,0,0\n")
+    path = folder / "ranks.html"
+    assert main(["report", str(plan_path), "-o", str(path), "--log-dir", str(folder)]) == 0
+    page = Page(browser, path)
+    assert page.page.locator("svg.ranks text").all_text_contents() == ["rank 0, 1 task", "rank 1, 0 tasks"]
+    widths = [box.bounding_box()["width"] for box in page.page.locator("svg.ranks rect").all()]
+    assert widths[1] == pytest.approx(2 * widths[0], rel=0.02)
+    assert widths[3] == pytest.approx(6 * widths[0], rel=0.02)
+    assert page.said == []
+    page.page.close()
+
+
 def test_other_plans_are_told(capsys: pytest.CaptureFixture[str], folder: Path, plan_path: Path) -> None:
     assert main(["report", str(folder / "none.json")]) == 1
     assert "none.json: cannot be read" in capsys.readouterr().err
+    assert main(["report", str(plan_path), "--log-dir", str(folder / "none")]) == 1
+    assert "times.csv: cannot be read" in capsys.readouterr().err
     assert main(["report", str(plan_path), "-o", str(folder / "no" / "report.html")]) == 1
     assert "report.html: cannot be written" in capsys.readouterr().err
 

@@ -39,7 +39,7 @@ def _export(options: argparse.Namespace) -> None:
 def _report(options: argparse.Namespace) -> None:
     from .report.run import make_report
 
-    missing = make_report(options.plan, options.output, options.model, options.constraints)
+    missing = make_report(options.plan, options.output, options.model, options.constraints, options.log_dir)
     for text in missing:
         print(f"autopar: {text}", file=sys.stderr)
     print(f"{options.output}: open it in a browser")
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--constraints", metavar="FILE", help="the constraints file that it was searched under, if any"
     )
+    command.add_argument("--log-dir", metavar="DIR", help="autopar-search's --log-dir: what each rank did")
     command.set_defaults(run=_report)
     return parser
 

@@ -266,10 +266,17 @@ class Plan:
 
         return what_if(self, pins, model=model, constraints=constraints, output=output)
 
-    def report(self, path: str | PathLike[str] = "report.html", *, model: str | PathLike[str] | None = None) -> None:
-        """Writes the plan as one page to look at in a browser (docs/report.md). With `model`, it says what else was
-        possible.
+    def report(
+        self,
+        path: str | PathLike[str] = "report.html",
+        *,
+        model: str | PathLike[str] | None = None,
+        constraints: str | PathLike[str] | None = None,
+        log_dir: str | PathLike[str] | None = None,
+    ) -> None:
+        """Writes the plan as one page to look at in a browser (docs/report.md). With `model` (and `constraints`, as in
+        `explain`) it says what else was possible; `log_dir`: that of autopar-search, for what each rank did.
         """
         from .report.run import make_report
 
-        make_report(self.source, str(path), None if model is None else str(model))
+        make_report(self.source, path, model, constraints, log_dir)

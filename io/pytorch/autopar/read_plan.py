@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -27,14 +29,20 @@ from .plan import (
 
 FORMAT = "autopar-plan"
 VERSION = 1
+GZIP_MAGIC = b"\x1f\x8b"
 STEPS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", *LOCAL_STEPS)
 MEMORY_KINDS = ("parameters", "optimizer", "gradients", "inputs", "saved", "temporary")
 
 
 def load_plan(path: str | PathLike[str]) -> Plan:
-    """Reads a plan.json. Raises PlanError, which names the file and the place in it."""
+    """Reads a plan.json, or a plan.json.gz. Raises PlanError, which names the file and the place in it."""
     try:
-        return parse_plan(Path(path).read_text(encoding="utf-8"), str(path))
+        content = Path(path).read_bytes()
+        if content.startswith(GZIP_MAGIC):
+            content = gzip.decompress(content)
+        return parse_plan(content.decode("utf-8"), str(path))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise PlanError(f"{path}: is no whole gzip file: {error}") from error
     except OSError as error:
         raise PlanError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

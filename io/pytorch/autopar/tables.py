@@ -95,7 +95,7 @@ def parameter_rows(plan: Plan) -> list[Row]:
 
 def communication_rows(plan: Plan) -> list[Row]:
     """By mesh dims, collective and phase: how often, what it moves, how long it takes, and how much of that is not
-    waited for where it is read, as it runs ahead or in pieces beside matmuls.
+    waited for where it is read, as it runs ahead or in pieces beside matmuls. Zeros that are written take time, too.
     """
     rows: dict[tuple[tuple[int, ...], str, str], Row] = {}
 
@@ -112,7 +112,7 @@ def communication_rows(plan: Plan) -> list[Row]:
 
     for entry in plan.redistributions:
         for place, step in enumerate(entry.steps):
-            if step.kind not in LOCAL_STEPS:
+            if step.kind not in LOCAL_STEPS or step.time_ps > 0:
                 add(step.mesh_dims, step.kind, entry.phase, step.bytes, step.time_ps, beside_ps(entry, place))
     for node in plan.nodes.values():
         for one in node.collectives:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -11,13 +12,22 @@ from ..simulation import Simulation
 from ..summary import bytes_text, mesh_text, proof_text, time_text
 from ..tables import communication_rows
 from .alive import alive_at_peak
-from .charts import memory_bar, progress_chart, time_bar
+from .charts import memory_bar, progress_chart, ranks_chart, time_bar
 from .facts import facts
+from .ranks import RankRow
 from .timeline import timeline
 
 
-def report_html(plan: Plan, simulation: Simulation | None = None, explained: Any = None, words: Any = None) -> str:
-    """The page. `simulation`: for the timeline; `explained` and `words`: JSON of `autopar-plan explain` and `show`."""
+def report_html(
+    plan: Plan,
+    simulation: Simulation | None = None,
+    explained: Any = None,
+    words: Any = None,
+    ranks: Sequence[RankRow] = (),
+) -> str:
+    """The page. `simulation`: for the timeline; `explained` and `words`: JSON of `autopar-plan explain` and `show`;
+    `ranks`: what each did in the search.
+    """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
@@ -39,6 +49,7 @@ def report_html(plan: Plan, simulation: Simulation | None = None, explained: Any
         time_bar=time_bar(plan, communication),
         memory_bar=memory_bar(plan),
         progress=progress_chart(plan),
+        ranks=ranks_chart(ranks) if ranks else None,
         communication=communication,
         is_simulated=words is not None,
         alive=alive_at_peak(plan),

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from ..plan import Plan
 from ..summary import bytes_text, time_text
+from .ranks import RankRow
 
 BAR_WIDTH, BAR_HEIGHT = 1000, 26
 
@@ -59,6 +60,45 @@ def _bar(title: str, parts: Sequence[Part], whole: int) -> Markup:
     return Markup(
         f'<svg class="bar" viewBox="0 0 {BAR_WIDTH} {BAR_HEIGHT}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(title)}: {escape(described)}">{"".join(boxes)}</svg><ul class="legend">{entries}</ul>'
+    )
+
+
+# Class of the colour and what it is, by the column of times.csv.
+WORK = {
+    "read_s": ("dim5", "reading"),
+    "price_s": ("dim2", "pricing"),
+    "presolve_s": ("dim4", "presolve"),
+    "bound_s": ("dim1", "bound"),
+    "search_s": ("dim0", "search"),
+    "wait_s": ("idle", "waiting"),
+}
+MOST_LABELLED = 48  # ranks
+
+
+def ranks_chart(rows: Sequence[RankRow]) -> Markup:
+    """A bar per rank: what it did all the time, and how many tasks."""
+    height = 18 if len(rows) <= MOST_LABELLED else max(2, 900 // len(rows))
+    longest = max((row.seconds for row in rows), default=0.0) or 1.0
+    left, width = 130, 860
+    parts = []
+    for place, row in enumerate(rows):
+        y, x = place * height, float(left)
+        if len(rows) <= MOST_LABELLED:
+            tasks = f"{row.tasks} task{'' if row.tasks == 1 else 's'}"
+            parts.append(f'<text x="0" y="{y + 13}">rank {row.rank}, {tasks}</text>')
+        for column, (kind, name) in WORK.items():
+            box = width * row.times[column] / longest
+            if box > 0.05:
+                title = f"rank {row.rank}, {name}: {row.times[column]:.3g} s"
+                parts.append(
+                    f'<rect class="work-{kind}" x="{x:.1f}" y="{y + 1}" width="{box:.1f}" '
+                    f'height="{max(1, height - 3)}"><title>{title}</title></rect>'
+                )
+            x += box
+    legend = "".join(f'<li><i class="swatch work-{kind}"></i>{name}</li>' for kind, name in WORK.values())
+    return Markup(
+        f'<svg class="ranks" viewBox="0 0 {left + width + 10} {height * len(rows) + 2}" role="img" aria-label="What '
+        f'each rank did">{"".join(parts)}</svg><ul class="legend">{legend}<li>the longest: {longest:.3g} s</li></ul>'
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,22 @@ from ..plan import Plan
 from ..programs import explain, find_program, show
 from ..read_plan import load_plan
 from . import report_html
+from .ranks import read_ranks
 
+Name = str | PathLike[str]
 MOST_EXPLAINED = 24  # parameters; each takes some searches
 
 
-def make_report(plan_path: str, output: str, model: str | None = None, constraints: str | None = None) -> list[str]:
+def make_report(
+    plan_path: Name,
+    output: Name,
+    model: Name | None = None,
+    constraints: Name | None = None,
+    log_dir: Name | None = None,
+) -> list[str]:
     """Writes the page to `output`. Returns what is missing in it, and why, in sentences. Raises PlanError."""
     plan = load_plan(plan_path)
+    ranks = [] if log_dir is None else read_ranks(log_dir)
     missing = []
     simulation, words, explained = None, None, None
     if find_program("autopar-plan") or find_program("autopar-simulate"):
@@ -32,7 +42,7 @@ def make_report(plan_path: str, output: str, model: str | None = None, constrain
             explained = _explained(plan, model, constraints)
     elif model is not None:
         raise PlanError("--model needs the program autopar-plan, which is not on the PATH, nor in AUTOPAR_BUILD_DIR")
-    html = report_html(plan, simulation, explained, words)
+    html = report_html(plan, simulation, explained, words, ranks)
     try:
         Path(output).write_text(html, encoding="utf-8")
     except OSError as error:
@@ -40,7 +50,7 @@ def make_report(plan_path: str, output: str, model: str | None = None, constrain
     return missing
 
 
-def _explained(plan: Plan, model: str, constraints: str | None) -> dict[str, Any]:
+def _explained(plan: Plan, model: Name, constraints: Name | None) -> dict[str, Any]:
     """Of one parameter for all that are alike."""
     tensors = []
     names = list(_parameters(module_tree(plan)))[:MOST_EXPLAINED]
