@@ -163,6 +163,25 @@ def test_held_at_the_peak_by_hand() -> None:
     assert held == {"m.0/f/a": {"a": 32}, "m.0/f/c": {"a": 32, "c": 32}, "m.0/f/d": {"c": 32, "d": 32}}
 
 
+def test_what_is_kept_in_pieces_is_held_in_pieces() -> None:
+    """relu's result is cut for the backward, where relu/b gathers it."""
+    text = document()
+    for reader, read in (("relu", "x"), ("first", "x"), ("relu/b", "relu")):
+        text["nodes"][reader]["reads"] = [read]
+    held = {}
+    for peak in ("relu", "first", "relu/b"):
+        text["totals"]["peak"]["node"] = peak
+        rows = alive_at_peak(parse_plan(json.dumps(text), "hand.json"))
+        assert rows is not None
+        held[peak] = {(row.pattern, row.first.what): row.bytes for row in rows}
+    kept = {("relu", "slice"): 16}
+    assert held == {
+        "relu": {("relu", "result"): 32, **kept},
+        "first": {("first", "result"): 32, **kept},
+        "relu/b": {("relu/b", "result"): 32, ("relu", "all-gather"): 32, **kept},
+    }
+
+
 def test_held_at_the_peak_is_about_the_peak(plan: Plan) -> None:
     rows = alive_at_peak(plan)
     if rows is None:

@@ -66,6 +66,9 @@ class _Lives:
         self._plan = plan
         self._turns = {key: turn for turn, key in enumerate(plan.nodes)}
         self._again = frozenset(plan.recompute)
+        self._backward = min(
+            (turn for key, turn in self._turns.items() if plan.nodes[key].phase == PHASES[1]), default=len(plan.nodes)
+        )
         self._moved = {use: index for index, entry in enumerate(plan.redistributions) for use in entry.uses}
         self._by_value: defaultdict[Value, list[tuple[int, Redistribution]]] = defaultdict(list)
         for index, entry in enumerate(plan.redistributions):
@@ -94,14 +97,23 @@ class _Lives:
     def _is_view(self, key: str) -> bool:
         return VIEWS.fullmatch(self._plan.nodes[key].op) is not None
 
-    def _ends(self, value: Value) -> list[int]:
-        """When it is read: by nodes, and where it sets out as something else."""
-        return self._of_value[value] + [self._start(index, entry) for index, entry in self._by_value[value]]
+    def _is_kept(self, value: Value) -> bool:
+        return any(entry.is_saved for _, entry in self._by_value[value])
+
+    def _ends(self, value: Value, in_forward: bool = False) -> list[int]:
+        """When it is read: by nodes, and where it sets out as something else; in the forward, or at all."""
+        turns = self._of_value[value] + [
+            self._start(index, entry) for index, entry in self._by_value[value] if entry.uses or entry.overlap
+        ]
+        return [turn for turn in turns if turn < self._backward] if in_forward else turns
 
     def _start(self, index: int, entry: Redistribution) -> int:
         if entry.overlap is not None:
             return self._turns[entry.overlap.start]
-        return min((self._turns[reader] for reader, _ in entry.uses), default=self._turns.get(entry.value, 0))
+        if entry.uses:
+            return min(self._turns[reader] for reader, _ in entry.uses)
+        value = (entry.value, entry.output)  # kept for the backward: behind the last use in the forward
+        return max([self._turns[entry.value], *self._ends(value, in_forward=True)])
 
     def at_peak(self) -> list[Held]:
         assert self._plan.peak.node is not None
@@ -118,7 +130,8 @@ class _Lives:
             for output, (text, placed) in enumerate(zip(node.tensors, node.outputs, strict=True)):
                 if text is None or placed is None:
                     continue
-                end = max(self._ends((key, output)), default=self._turns[key])
+                # The backward reads what is kept for it in other pieces, if something is.
+                end = max([self._turns[key], *self._ends((key, output), self._is_kept((key, output)))])
                 if (key, output) in handed_out:
                     end = len(plan.nodes)
                 yield self._held(key, text, placed, "result", node.phase), self._turns[key], end
@@ -130,8 +143,7 @@ class _Lives:
             begin = self._start(index, entry)
             end = max([begin, *self._of_move[index]])
             if entry.is_saved:
-                later = [self._start(*other) for other in self._by_value[entry.value, entry.output]]
-                end = max([end, *later, *self._of_value[entry.value, entry.output]])
+                end = max([end, *self._ends((entry.value, entry.output))])
             what = ", ".join(step.kind.replace("_", "-") for step in entry.steps)
             yield self._held(entry.value, text, entry.target, what, entry.phase), begin, end
 
