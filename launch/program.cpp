@@ -260,7 +260,9 @@ class Rank0 {
     const partition::Plan& plan = *found.plan;
     const io::PlanResult outcome{found.status, arguments_.random_plan ? 0 : found.bound, found.stats,
                                  std::move(meshes)};
-    const io::RunInfo run{ranks_, arguments_.engine.num_threads(), task_->read_s, task_->build_s, solve_s};
+    io::RunInfo run{ranks_, arguments_.engine.num_threads(), task_->read_s, task_->build_s, solve_s};
+    // On several meshes at once there is no one time and no one bound.
+    if (outcome.meshes.empty()) run.progress = found.progress;
     const std::string text = io::format_plan(found.problem, plan, outcome, task_->source,
                                              arguments_.reproducible ? std::nullopt : std::optional(run));
     if (const auto failed = write_output(text)) return *failed;
