@@ -93,6 +93,11 @@ class Asker {
     all.push_back(Placement::partial());
     for (int dim = 0; dim < problem_.mesh.rank(); ++dim) {
       if (problem_.mesh.shape[ix(dim)] == 1) continue;
+      if (const auto asked = wanted_ ? wanted_->at(ix(dim)) : std::nullopt;
+          asked && std::find(all.begin(), all.end(), *asked) == all.end()) {
+        one.blocked.push_back(
+            {dim, *asked, "size", fmt::format("the tensor has {} dims", node(index).outputs[0]->rank())});
+      }
       for (const Placement placement : all) {
         if (wanted_ && wanted_->at(ix(dim)) != placement) continue;
         if (auto blocked = why_blocked(index, possible, dim, placement)) one.blocked.push_back(std::move(*blocked));

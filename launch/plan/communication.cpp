@@ -73,7 +73,10 @@ class Rows {
     }
     for (const WrittenPlan::Redistribution& entry : plan.redistributions) {
       for (const WrittenPlan::Step& step : entry.steps) {
-        if (costs::collective_of(step.kind)) add(at(step.mesh_dims, step.kind, entry.phase), step.bytes, step.time_ps);
+        // Zeros in place of all but one device's copy move nothing, but take time among communication.
+        if (costs::collective_of(step.kind) || step.time_ps > 0) {
+          add(at(step.mesh_dims, step.kind, entry.phase), step.bytes, step.time_ps);
+        }
       }
     }
   }
@@ -116,10 +119,10 @@ class Rows {
                                          : plan_.redistributions[ix(event.redistributions.front())].phase;
   }
 
-  /// Of a collective. Its label is the step's name; behind that of a bucket stands how many it has.
+  /// Of what is no compute. Its label is the step's name; behind that of a bucket stands how many it has.
   static Kind kind_of(const SimulatedEvent& event) {
     const std::string_view name = std::string_view(event.label).substr(0, event.label.find(' '));
-    for (const Kind kind : {Kind::kAllGather, Kind::kReduceScatter, Kind::kAllToAll}) {
+    for (const Kind kind : {Kind::kAllGather, Kind::kReduceScatter, Kind::kAllToAll, Kind::kZero, Kind::kSlice}) {
       if (costs::step_name(kind) == name) return kind;
     }
     return Kind::kAllReduce;

@@ -42,7 +42,8 @@ class Text {
   Text(const Replanner& replanner, const ExplainArguments& arguments)
       : replanner_(replanner), arguments_(arguments), plan_(replanner.plan()), mesh_(replanner.plan().mesh) {}
 
-  std::string say(const Explained& one) const {
+  /// `alone`: nothing else is explained, so that there is room for more.
+  std::string say(const Explained& one, bool alone) const {
     const costs::Graph& graph = replanner_.task().problem.graph;
     const costs::Node& first = graph.nodes[ix(one.target.nodes.front())];
     const std::size_t count = one.target.nodes.size();
@@ -54,7 +55,7 @@ class Text {
       chosen.push_back(named_placements(mesh_, placements) + how_many);
     }
     text += fmt::format("  chosen: {}, in a plan of {}\n", fmt::join(chosen, "; "), time_text(plan_.cost_ps));
-    return text + alternatives(one) + blocked(one) + not_searched(one) + sentence(one);
+    return text + alternatives(one) + blocked(one) + not_searched(one) + about_wanted(one, alone);
   }
 
  private:
@@ -81,8 +82,8 @@ class Text {
     }
     std::string text;
     if (rows.size() > 1) {
-      text += fmt::format("  the best plan found where {} otherwise, and what it takes more:\n",
-                          one.target.nodes.size() > 1 ? "all are" : "it is");
+      text += fmt::format("  otherwise, with {}, the best plan found is:\n",
+                          one.target.nodes.size() > 1 ? "all of them alike" : "the rest left to the search");
       text += text_table(rows, 1);
     }
     for (const Alternative& alternative : one.alternatives) {
@@ -92,12 +93,18 @@ class Text {
     return text;
   }
 
+  /// A line for each reason, with all mesh dims of which it is one.
   std::string blocked(const Explained& one) const {
-    std::string text;
+    std::vector<std::pair<std::string, std::vector<std::string>>> lines;
     for (const Blocked& fault : one.blocked) {
-      text += fmt::format("  {} {} is not possible ({}): {}\n", mesh_.dim_names[ix(fault.mesh_dim)],
-                          costs::to_string(fault.placement), fault.reason, fault.text);
+      const std::string line =
+          fmt::format("{} is not possible ({}): {}", costs::to_string(fault.placement), fault.reason, fault.text);
+      auto same = std::find_if(lines.begin(), lines.end(), [&](const auto& other) { return other.first == line; });
+      if (same == lines.end()) same = lines.insert(lines.end(), {line, {}});
+      same->second.push_back(mesh_.dim_names[ix(fault.mesh_dim)]);
     }
+    std::string text;
+    for (const auto& [line, dims] : lines) text += fmt::format("  {} {}\n", fmt::join(dims, ", "), line);
     return text;
   }
 
@@ -113,7 +120,7 @@ class Text {
   }
 
   /// The answer to --want.
-  std::string sentence(const Explained& one) const {
+  std::string about_wanted(const Explained& one, bool alone) const {
     if (arguments_.want.empty()) return "";
     const auto best = std::find_if(one.alternatives.begin(), one.alternatives.end(),
                                    [](const Alternative& alternative) { return alternative.plan.has_value(); });
@@ -121,7 +128,7 @@ class Text {
       if (!one.blocked.empty() || !one.alternatives.empty()) return "";
       return fmt::format("  {}: {}\n", arguments_.want, nothing_text(one));
     }
-    return "\n" + diff_text({replanner_.plan_name(), plan_}, {"with " + arguments_.want, *best->plan});
+    return !alone ? "" : "\n" + diff_text({replanner_.plan_name(), plan_}, {"with " + arguments_.want, *best->plan});
   }
 
   std::string nothing_text(const Explained& one) const {
@@ -182,7 +189,7 @@ std::string explain_choice(Replanner& replanner, const ExplainArguments& argumen
   }
   std::string text;
   const Text speaker(replanner, arguments);
-  for (const Explained& one : list) text += (text.empty() ? "" : "\n") + speaker.say(one);
+  for (const Explained& one : list) text += (text.empty() ? "" : "\n") + speaker.say(one, list.size() == 1);
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -43,7 +44,7 @@ class Reader {
   }
 
  private:
-  using Moves = std::set<std::pair<std::int32_t, Kind>>;  // parameter, and how it is moved along a mesh dim
+  using Moves = std::set<std::tuple<std::int32_t, costs::Phase, Kind>>;  // parameter, when and how it is moved
 
   void find_weights() {
     weight_of_.assign(plan_.nodes.size(), -1);
@@ -67,7 +68,7 @@ class Reader {
       for (const WrittenPlan::Step& step : entry.steps) {
         for (std::size_t dim = 0; dim < moves_.size(); ++dim) {
           if ((step.mesh_dims >> dim & 1U) == 0) continue;
-          moves_[dim].emplace(weight, step.kind);
+          moves_[dim].emplace(weight, entry.phase, step.kind);
           if (entry.is_saved && step.kind == Kind::kAllGather) kept_.emplace(weight, dim);
         }
       }
@@ -127,7 +128,7 @@ class Reader {
     std::vector<std::string> runs = op_words(module);
     std::vector<std::string> words = parameter_words(module, runs);
     words.insert(words.end(), runs.begin(), runs.end());
-    if (words.empty()) words.push_back(output_word(module));
+    if (runs.empty()) words.push_back(output_word(module));
     return fmt::format("{}", fmt::join(words, "; "));
   }
 
@@ -137,7 +138,9 @@ class Reader {
     for (const std::size_t i : nodes_of_[module]) {
       const WrittenPlan::Node& node = plan_.nodes[i];
       if (node.phase != costs::Phase::kForward) continue;
-      if (const std::string_view kind = weight_matmul_kind(node); !kind.empty()) add_once(words, std::string(kind));
+      if (const std::string_view kind = weight_matmul_kind(node); !kind.empty()) {
+        add_once(words, kind == "replicated" ? "matmul replicated" : std::string(kind));
+      }
       if (node.outputs.empty() || !node.outputs[0]) continue;
       const Placement placement = (*node.outputs[0])[dim_];
       if (is_attention(node.op)) add_once(words, "attention " + placed_word(placement, kAttentionDims));
@@ -179,21 +182,26 @@ class Reader {
   /// Cut at rest, and used as it is.
   bool is_untouched(std::int32_t parameter) const {
     const auto& moves = moves_[ix(dim_)];
-    const auto first = moves.lower_bound({parameter, Kind{}});
-    return at_rest(parameter).is_shard() && (first == moves.end() || first->first != parameter);
+    return at_rest(parameter).is_shard() &&
+           std::none_of(moves.begin(), moves.end(), [&](const auto& move) { return std::get<0>(move) == parameter; });
   }
 
   Placement at_rest(std::int32_t parameter) const { return (*plan_.nodes[ix(parameter)].outputs[0])[dim_]; }
 
   std::string rest_words(std::int32_t parameter) const {
     const Placement placement = at_rest(parameter);
-    std::string words = placement.is_replicate() ? "replicated" : costs::to_string(placement) + " at rest";
-    const auto& moves = moves_[ix(dim_)];
-    if (moves.count({parameter, Kind::kAllGather}) != 0) {
+    const auto moves = [&](costs::Phase phase, Kind kind) {
+      return moves_[ix(dim_)].count({parameter, phase, kind}) != 0;
+    };
+    std::string words =
+        (placement.is_replicate() ? std::string("replicated") : costs::to_string(placement)) + " at rest";
+    if (moves(costs::Phase::kForward, Kind::kAllGather)) {
       words += kept_.count({parameter, ix(dim_)}) != 0 ? ", gathered once and kept" : ", gathered";
+    } else if (moves(costs::Phase::kBackward, Kind::kAllGather)) {
+      words += ", gathered in the backward";
     }
-    if (moves.count({parameter, Kind::kAllToAll}) != 0) words += ", cut otherwise before use";
-    if (moves.count({parameter, Kind::kSlice}) != 0) words += ", cut before use";
+    if (moves(costs::Phase::kForward, Kind::kAllToAll)) words += ", cut otherwise before use";
+    if (moves(costs::Phase::kForward, Kind::kSlice)) words += ", cut before use";
     return words;
   }
 

@@ -69,8 +69,9 @@ Json parse_yaml(const std::string& text, const std::string& file) {
   try {
     return to_json(YAML::Load(text), file);
   } catch (const YAML::Exception& error) {
+    const bool has_star = text.find('*') != std::string::npos;
     throw io::InputError(file, place(error.mark),
-                         fmt::format("{} (a pattern that begins with * has to stand in quotes)", error.msg));
+                         error.msg + (has_star ? " (a pattern that begins with * has to stand in quotes)" : ""));
   }
 }
 
@@ -80,7 +81,7 @@ std::pair<std::string, Json> parse_pin(const std::string& text) {
   if (colon == std::string::npos || colon == 0) {
     throw io::InputError(kFromCommandLine, "", fmt::format("\"{}\": {}", text, kExample));
   }
-  return {text.substr(0, colon), parse_yaml(text.substr(colon + 2), kFromCommandLine)};
+  return {text.substr(0, colon), parse_yaml(text.substr(colon + 2), fmt::format("{} '{}'", kFromCommandLine, text))};
 }
 
 class Writer {
@@ -143,11 +144,13 @@ class Writer {
       }
     }
     if (!suffixes.empty()) return;
-    throw io::InputError(source_, pattern,
-                         is_module ? "the modules of this name have no parameters of their own; pin a parameter or a "
-                                     "node, by a name that `autopar-plan explain` takes"
-                                   : "the model has no parameter, input, output, node or module of this name; "
-                                     "`autopar-plan show` lists modules");
+    throw io::InputError(
+        source_, pattern,
+        is_module ? "the modules of this name have no parameters of their own; pin a parameter or a "
+                    "node, by a name that `autopar-plan explain` takes"
+                  : fmt::format("the model has no parameter, input, output, node or module of this name; the nearest "
+                                "are {}. `autopar-plan show` lists modules",
+                                near_names(pattern, task_)));
   }
 
   /// Of placements for a module's weight, those that another parameter of it (a bias, of fewer dims) can have.

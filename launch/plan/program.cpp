@@ -98,7 +98,11 @@ class Program {
       fmt::print("autopar-plan " AUTOPAR_VERSION "\n");
       return 0;
     } catch (const CLI::ParseError& error) {
-      return fail(fmt::format("{} (--help lists commands and options)", error.what()));
+      if (!app_.get_subcommands().empty() || (argc > 1 && argv[1][0] == '-')) {
+        return fail(fmt::format("{} (--help lists commands and options)", error.what()));
+      }
+      return fail(argc > 1 ? fmt::format("unknown command \"{}\"; expected {}", argv[1], command_names())
+                           : fmt::format("expected a command: {} (--help says what they do)", command_names()));
     }
     try {
       return chosen_();
@@ -110,6 +114,14 @@ class Program {
   }
 
  private:
+  std::string command_names() const {
+    std::vector<std::string> names;
+    for (const CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(command->get_name());
+    }
+    return fmt::format("{}", fmt::join(names, ", "));
+  }
+
   CLI::App* add_command(const char* name, const char* description, std::function<int()> run) {
     CLI::App* command = app_.add_subcommand(name, description);
     command->callback([this, run = std::move(run)] { chosen_ = run; });
@@ -142,7 +154,7 @@ class Program {
   }
 
   int simulate() const {
-    check_trace();
+    check_output(trace_, "trace");
     const partition::WrittenPlan plan = io::read_plan(plan_);
     const partition::Simulation simulation = partition::simulate(plan);
     if (!trace_.empty()) io::write_file(trace_, chrome_trace(plan, simulation));
@@ -151,13 +163,14 @@ class Program {
     return 0;
   }
 
-  void check_trace() const {
-    if (trace_.empty()) return;
+  /// `file`: empty if there is none.
+  void check_output(const std::string& file, std::string_view what) const {
+    if (file.empty()) return;
     std::error_code error;
-    if (std::filesystem::equivalent(plan_, trace_, error)) {
-      throw io::InputError(trace_, "", "the trace would overwrite the plan; give it another name");
+    if (std::filesystem::equivalent(plan_, file, error)) {
+      throw io::InputError(file, "", fmt::format("the {} would overwrite the plan; give it another name", what));
     }
-    io::check_writable(trace_);
+    io::check_writable(file);
   }
 
   void add_diff() {
@@ -259,7 +272,7 @@ class Program {
           if (pins_.empty()) {
             return fail("what-if: expected --pin or --pins, such as --pin 'layers.*.mlp.w1: {tp: Shard(0)}'");
           }
-          if (!output_.empty()) io::check_writable(output_);
+          check_output(output_, "new plan");
           const partition::WrittenPlan plan = io::read_plan(plan_);
           Replanner replanner(plan_, plan, inputs_);
           return answer(what_if(replanner, pins_, output_, is_json_));
@@ -268,8 +281,7 @@ class Program {
         ->add_option("--pin", pins_.pins,
                      "'PATTERN: PLACEMENTS', such as 'layers.*.mlp.w1: {tp: Shard(0)}'; again for more")
         ->type_name("PIN")
-        ->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+        ->allow_extra_args(false);
     command->add_option("--pins", pins_.file, ".yaml or .json file of such pins, or of constraints")->type_name("FILE");
     command->add_option("-o,--output", output_, "where the plan goes that is found; default: nowhere")
         ->type_name("FILE");

@@ -64,7 +64,10 @@ class Finder {
     if (found.empty()) found = of_modules(name);
     if (found.empty()) {
       throw io::InputError(
-          name, "", fmt::format("the model has no parameter, input, node or module of this name{}", near_names(name)));
+          name, "",
+          fmt::format("the model has no parameter, input, node or module of this name; the nearest are {}. "
+                      "`autopar-plan show` lists modules",
+                      near_names(name, task_)));
     }
     return grouped(name, found);
   }
@@ -154,22 +157,6 @@ class Finder {
     return targets;
   }
 
-  std::string near_names(const std::string& name) const {
-    std::set<std::string> names;
-    for (const Node& node : graph_.nodes) {
-      names.insert(name_of(node));
-      if (!is_input(node)) names.insert(module_of(node));
-    }
-    std::vector<std::pair<std::size_t, std::string>> near;
-    for (const std::string& known : names) {
-      if (!known.empty()) near.emplace_back(distance(name, known), known);
-    }
-    std::sort(near.begin(), near.end());
-    std::vector<std::string> nearest;
-    for (std::size_t i = 0; i < near.size() && i < kMostNear; ++i) nearest.push_back(near[i].second);
-    return fmt::format("; the nearest are {}. `autopar-plan show` lists modules", fmt::join(nearest, ", "));
-  }
-
   const Task& task_;
   const costs::Graph& graph_;
 };
@@ -177,6 +164,29 @@ class Finder {
 }  // namespace
 
 std::vector<Target> find_targets(const std::string& name, const Task& task) { return Finder(task).find(name); }
+
+std::string near_names(const std::string& name, const Task& task) {
+  std::set<std::string> names;
+  for (const Node& node : task.problem.graph.nodes) {
+    names.insert(name_of(node));
+    if (!is_input(node)) names.insert(module_of(node));
+  }
+  std::vector<std::pair<std::size_t, std::string>> near;
+  for (const std::string& known : names) {
+    // Most often what is missing is the path before it.
+    const bool is_part = known.find(name) != std::string::npos;
+    if (!known.empty()) near.emplace_back(is_part ? 0 : distance(name, known), known);
+  }
+  std::sort(near.begin(), near.end());
+  std::vector<std::string> nearest;
+  std::set<std::string> told;
+  for (const auto& [how_far, known] : near) {
+    std::string without_numbers = known;
+    std::erase_if(without_numbers, [](char c) { return c >= '0' && c <= '9'; });
+    if (nearest.size() < kMostNear && told.insert(without_numbers).second) nearest.push_back(known);
+  }
+  return fmt::format("{}", fmt::join(nearest, ", "));
+}
 
 std::vector<std::int32_t> parameters_named(const std::string& pattern, const Task& task) {
   std::vector<std::int32_t> found;

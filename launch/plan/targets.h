@@ -22,6 +22,9 @@ struct Target {
 /// shape is told apart. Throws io::InputError if it means nothing, with near names, or too much.
 std::vector<Target> find_targets(const std::string& name, const Task& task);
 
+/// Names of parameters, inputs, nodes and modules that `name` may have meant, of repeated layers one: "a, b, c".
+std::string near_names(const std::string& name, const Task& task);
+
 /// The indices of parameters whose name, or any further name of a tied one, `pattern` matches.
 std::vector<std::int32_t> parameters_named(const std::string& pattern, const Task& task);
 

@@ -98,6 +98,13 @@ std::string text_of(const NamedPlan& a, const NamedPlan& b, bool as_json, bool i
   return json.dump(1) + "\n";
 }
 
+/// "new.constraints.json" of "new.json": where the constraints go under which that plan was found.
+std::string constraints_beside(const std::string& plan) {
+  const std::string suffix = ".json";
+  const std::string stem = plan.ends_with(suffix) ? plan.substr(0, plan.size() - suffix.size()) : plan;
+  return stem + ".constraints" + suffix;
+}
+
 }  // namespace
 
 Answer what_if(Replanner& replanner, const PinArguments& arguments, const std::string& output, bool as_json) {
@@ -118,9 +125,16 @@ Answer what_if(Replanner& replanner, const PinArguments& arguments, const std::s
   const Replanner::Found found =
       replanner.search(task->problem, *task->redistributor, task->model, task->source, is_narrower ? plan.bound_ps : 0);
   if (!found.plan) return why_none(replanner, *task, found.result);
-  if (!output.empty()) io::write_file(output, found.text);
   std::string text = text_of(before, {constraints.name, *found.plan}, as_json, false);
-  if (!output.empty() && !as_json) text += fmt::format("\nPlan B written to {}\n", output);
+  if (output.empty()) return {kExitOptimal, std::move(text)};
+  io::write_file(output, found.text);
+  if (!as_json) text += fmt::format("\nPlan B written to {}\n", output);
+  // Two layers of constraints are no file that one could give.
+  if (replanner.arguments().constraints.empty()) {
+    const std::string file = constraints_beside(output);
+    io::write_file(file, constraints.text);
+    if (!as_json) text += fmt::format("Its constraints written to {}, for --constraints\n", file);
+  }
   return {kExitOptimal, std::move(text)};
 }
 

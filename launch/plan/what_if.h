@@ -14,7 +14,7 @@ struct Answer {
 };
 
 /// Searches for the best plan under `pins`, over what the plan's search was asked, and compares it with the plan.
-/// `output`: where that plan goes; empty: nowhere. Throws io::InputError.
+/// `output`: where that plan goes, and its constraints beside it; empty: nowhere. Throws io::InputError.
 Answer what_if(Replanner& replanner, const PinArguments& pins, const std::string& output, bool as_json);
 
 /// The best plan under other constraints (a recipe), on the plan's mesh. Throws io::InputError. Without a plan, the

@@ -107,7 +107,7 @@ TEST(SimulateProgramTest, what_cannot_be_used_is_refused) {
   const std::string cut_off = scratch.put("cut_off.json", "{\"format\": \"autopar-plan\",");
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "plan is required"},
-      {"--fast '" + plan + "'", "(--help lists the options)"},
+      {"--fast '" + plan + "'", "(--help lists commands and options)"},
       {"/nowhere/plan.json", "/nowhere/plan.json: cannot open"},
       {"'" AUTOPAR_SOURCE_DIR "/examples/tiny/model.json'",
        "format: expected \"autopar-plan\", found \"autopar-model\""},
