@@ -294,7 +294,7 @@ class Leader : Member {
       if (prices.empty()) return;
       for (double& price : prices) price *= kRaise;
       dual.set_prices(in_integers(prices));
-      dual.sweep();
+      dual.sweep(Precision::kCoarse);
       ascent_work_ += 4 * stage.core().table_entries();
     }
   }

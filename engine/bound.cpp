@@ -142,17 +142,28 @@ bool propagate(const CostNetwork& network, LiveValues& live) {
   return std::none_of(live.begin(), live.end(), [](const auto& values) { return values.empty(); });
 }
 
-int converge(Dual& dual, Cost enough, int max_sweeps, const Deadline& deadline) {
-  int idle = 0;
-  for (int sweep = 1; sweep <= max_sweeps; ++sweep) {
-    const Cost before = dual.bound();
-    dual.sweep();
-    const Cost gain = dual.bound() - before;
-    const Cost little = std::min(std::abs(dual.bound()) / 10'000'000, (enough - dual.bound()) / 1000);
-    idle = gain < little || gain == 0 ? idle + 1 : 0;
-    if (idle == 3 || dual.bound() > enough || deadline.passed()) return sweep;
+Convergence::Convergence(Dual& dual)
+    : dual_(dual), precision_(dual.core().is_coarse() ? Precision::kCoarse : Precision::kExact) {}
+
+int Convergence::run(Cost enough, int max_sweeps, const Deadline& deadline) {
+  for (int sweep = 0; sweep < max_sweeps; ++sweep) {
+    if (is_done()) return sweep;
+    const Cost before = dual_.bound();
+    dual_.sweep(precision_);
+    const Cost gain = dual_.bound() - before;
+    const Cost little = std::min(std::abs(dual_.bound()) / 10'000'000, (enough - dual_.bound()) / 1000);
+    idle_ = gain < little || gain == 0 ? idle_ + 1 : 0;
+    if (dual_.bound() > enough || deadline.passed()) return sweep + 1;
+    if (idle_ == kPatience && precision_ == Precision::kCoarse) {
+      precision_ = Precision::kExact;
+      idle_ = 0;
+    }
   }
   return max_sweeps;
+}
+
+int converge(Dual& dual, Cost enough, int max_sweeps, const Deadline& deadline) {
+  return Convergence(dual).run(enough, max_sweeps, deadline);
 }
 
 std::vector<std::int64_t> usage_of(const Core& core, const std::vector<std::int32_t>& rounded) {

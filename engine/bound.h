@@ -12,9 +12,26 @@ namespace autopar::engine {
 /// Mackworth 1977). Returns false if a variable has no value left.
 bool propagate(const CostNetwork& network, LiveValues& live);
 
-/// Sweeps until the bound rises three times in a row by less than a thousandth of what is missing to `enough` (where
-/// that is near) and a ten-millionth of itself, exceeds `enough`, or `max_sweeps`, or `deadline`. Returns the number of
-/// sweeps.
+/// Sweeps a dual until they bring little: coarsely, and at the end exactly.
+class Convergence {
+ public:
+  explicit Convergence(Dual& dual);
+
+  /// Sweeps until is_done(), the bound exceeds `enough`, or `max_sweeps`, or `deadline`. Returns the number of sweeps.
+  int run(Cost enough, int max_sweeps, const Deadline& deadline = {});
+  /// The bound rose three times in a row by less than a thousandth of what was missing to `enough` (where that was
+  /// near) and a ten-millionth of itself.
+  bool is_done() const { return precision_ == Precision::kExact && idle_ >= kPatience; }
+
+ private:
+  static constexpr int kPatience = 3;
+
+  Dual& dual_;
+  Precision precision_;
+  int idle_ = 0;
+};
+
+/// At once. Returns the number of sweeps.
 int converge(Dual& dual, Cost enough, int max_sweeps, const Deadline& deadline = {});
 
 /// Looks for prices that raise the bound, one usage point after the other: usage of the rounded assignment tells

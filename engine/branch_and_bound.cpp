@@ -132,7 +132,7 @@ std::optional<Part> BranchAndBound::bound_part(const Node& node, Cost cutoff, co
       last = ascent.bound();
     }
     part->dual->restore(ascent.best());
-    part->dual->sweep();
+    part->dual->sweep(Precision::kExact);
     if (part->dual->bound() >= cutoff) return std::nullopt;
     live = fixed(*part->dual, part->live, cutoff - 1);
     if (static_cast<double>(open_values(live)) >= kMuchFixed * static_cast<double>(open_values(part->live)))

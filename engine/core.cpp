@@ -80,31 +80,35 @@ bool is_all(const Table& table, const Projection& rows, const Projection& cols) 
 
 }  // namespace
 
-std::shared_ptr<const Table> Core::restrict_table(const CostNetwork& network, std::int32_t table,
-                                                  const Projection& rows, const Projection& cols, const Core* like) {
+const Core::LiveTable& Core::restrict_table(const CostNetwork& network, std::int32_t table, const Projection& rows,
+                                            const Projection& cols, const Core* like) {
   std::vector<std::int32_t> key{table, static_cast<std::int32_t>(rows.size())};
   key.insert(key.end(), rows.begin(), rows.end());
   key.insert(key.end(), cols.begin(), cols.end());
   const auto [entry, is_new] = tables_.try_emplace(std::move(key));
-  if (is_new && like != nullptr) {
+  LiveTable& live = entry->second;
+  if (!is_new) return live;
+  if (like != nullptr) {
     const auto known = like->tables_.find(entry->first);
-    if (known != like->tables_.end()) entry->second = known->second;
+    if (known != like->tables_.end()) return live = known->second;
   }
-  if (!entry->second && is_all(network.tables[ix(table)], rows, cols)) {
-    entry->second = network.tables.shared(ix(table));
-  }
-  if (!entry->second) {
+  const Table& whole = network.tables[ix(table)];
+  if (is_all(whole, rows, cols)) {
+    live.exact = network.tables.shared(ix(table));
+  } else {
     auto made = std::make_shared<Table>();
     made->rows = static_cast<std::int32_t>(rows.size());
     made->cols = static_cast<std::int32_t>(cols.size());
-    const Table& whole = network.tables[ix(table)];
     made->costs.reserve(rows.size() * cols.size());
     for (const std::int32_t row : rows) {
       for (const std::int32_t col : cols) made->costs.push_back(std::min(whole.at(row, col), kForbidden));
     }
-    entry->second = std::move(made);
+    live.exact = std::move(made);
   }
-  return entry->second;
+  if (live.exact->costs.size() >= CoarseTable::kFewestEntries) {
+    live.coarse = std::make_shared<const CoarseTable>(*live.exact);
+  }
+  return live;
 }
 
 void Core::add_edge(const CostNetwork& network, const Edge& edge, std::int32_t source, const LiveValues& live,
@@ -128,11 +132,14 @@ void Core::add_edge(const CostNetwork& network, const Edge& edge, std::int32_t s
   }
   const Compacted& rows = compact(network, edge.project_u, live_u);
   const Compacted& cols = compact(network, edge.project_v, live_v);
+  const LiveTable& live_table = restrict_table(network, edge.table, *rows.states, *cols.states, like);
   edges_.push_back({{edge.u, rows.state_of, rows.states},
                     {edge.v, cols.state_of, cols.states},
-                    restrict_table(network, edge.table, *rows.states, *cols.states, like),
+                    live_table.exact,
+                    live_table.coarse,
                     source});
   table_entries_ += edges_.back().table->costs.size();
+  is_coarse_ |= edges_.back().coarse != nullptr;
 }
 
 void Core::set_usage(const CostNetwork& network, const LiveValues& live) {

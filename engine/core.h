@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/cost_network.h"
+#include "engine/min_minus.h"
 #include "engine/repeats.h"
 #include "engine/usage.h"
 
@@ -21,8 +22,9 @@ struct CoreEnd {
 struct CoreEdge {
   CoreEnd u;
   CoreEnd v;
-  std::shared_ptr<const Table> table;  ///< rows: u's live states; the network's own where all live
-  std::int32_t source = -1;            ///< index into the edges that the core was made of
+  std::shared_ptr<const Table> table;         ///< rows: u's live states; the network's own where all live
+  std::shared_ptr<const CoarseTable> coarse;  ///< of the same states; none for a small table
+  std::int32_t source = -1;                   ///< index into the edges that the core was made of
 
   /// Of live values of both ends.
   Cost cost(std::int32_t x_u, std::int32_t x_v) const {
@@ -49,6 +51,8 @@ class Core {
   const std::vector<CoreEdge>& edges() const { return edges_; }  ///< ascending by source
   /// Of all edges: what one sweep reads.
   std::size_t table_entries() const { return table_entries_; }
+  /// Whether some edge has a coarse table.
+  bool is_coarse() const { return is_coarse_; }
   /// Cost that no choice changes.
   Cost constant() const { return constant_; }
   /// What is left of the limit at each usage point for the variables that are still open. Negative: nothing fits.
@@ -61,8 +65,12 @@ class Core {
 
  private:
   void build(const CostNetwork& network, const LiveValues& live, const std::vector<Edge>& edges, const Core* like);
-  std::shared_ptr<const Table> restrict_table(const CostNetwork& network, std::int32_t table, const Projection& rows,
-                                              const Projection& cols, const Core* like);
+  struct LiveTable {
+    std::shared_ptr<const Table> exact;
+    std::shared_ptr<const CoarseTable> coarse;
+  };
+  const LiveTable& restrict_table(const CostNetwork& network, std::int32_t table, const Projection& rows,
+                                  const Projection& cols, const Core* like);
   void add_edge(const CostNetwork& network, const Edge& edge, std::int32_t source, const LiveValues& live,
                 const Core* like);
   void set_usage(const CostNetwork& network, const LiveValues& live);
@@ -70,6 +78,7 @@ class Core {
   std::vector<CoreVariable> variables_;
   std::vector<CoreEdge> edges_;
   std::size_t table_entries_ = 0;
+  bool is_coarse_ = false;
   Cost constant_ = 0;
   std::vector<std::int64_t> capacity_;
   std::vector<std::int32_t> times_;
@@ -81,7 +90,7 @@ class Core {
   };
   const Compacted& compact(const CostNetwork& network, std::int32_t projection, const std::vector<std::int32_t>& live);
   std::map<std::pair<std::int32_t, std::vector<std::int32_t>>, Compacted> compacted_;
-  std::map<std::vector<std::int32_t>, std::shared_ptr<const Table>> tables_;
+  std::map<std::vector<std::int32_t>, LiveTable> tables_;
 };
 
 }  // namespace autopar::engine

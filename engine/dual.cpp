@@ -10,39 +10,27 @@
 namespace autopar::engine {
 namespace {
 
-// The hot spots of a sweep.
+// Beside min_minus() the hot spots of a sweep.
 
-/// out[b] = min over a of table[a][b] - moved[a].
-AUTOPAR_VECTORISED void min_of_cols(const Cost* table, const Cost* moved, std::size_t rows, std::size_t cols,
-                                    Cost* out) {
-  for (std::size_t b = 0; b < cols; ++b) out[b] = table[b] - moved[0];
-  for (std::size_t a = 1; a < rows; ++a) {
-    const Cost* row = table + a * cols;
-    const Cost shift = moved[a];
-    for (std::size_t b = 0; b < cols; ++b) {
-      const Cost here = row[b] - shift;
-      out[b] = here < out[b] ? here : out[b];
-    }
-  }
+/// of_value[x] += of_state[state_of[x]].
+AUTOPAR_VECTORISED void add_by_state(Cost* of_value, const std::int32_t* state_of, std::size_t count,
+                                     const Cost* of_state) {
+  for (std::size_t x = 0; x < count; ++x) of_value[x] += of_state[state_of[x]];
 }
 
-/// out[a] = min over b of table[a][b] - moved[b].
-AUTOPAR_VECTORISED void min_of_rows(const Cost* table, const Cost* moved, std::size_t rows, std::size_t cols,
-                                    Cost* out) {
-  for (std::size_t a = 0; a < rows; ++a) {
-    const Cost* row = table + a * cols;
-    Cost least = row[0] - moved[0];
-    for (std::size_t b = 1; b < cols; ++b) {
-      const Cost here = row[b] - moved[b];
-      least = here < least ? here : least;
-    }
-    out[a] = least;
-  }
+/// of_value[x] -= of_state[state_of[x]].
+AUTOPAR_VECTORISED void subtract_by_state(Cost* of_value, const std::int32_t* state_of, std::size_t count,
+                                          const Cost* of_state) {
+  for (std::size_t x = 0; x < count; ++x) of_value[x] -= of_state[state_of[x]];
 }
 
-/// out[state of one end, v or u] = min over states of the other, of which `moved` was moved.
-void min_minus(const Table& table, bool of_v, const Cost* moved, Cost* out) {
-  (of_v ? min_of_cols : min_of_rows)(table.costs.data(), moved, ix(table.rows), ix(table.cols), out);
+/// Raises total[state] to least[state] where that is more. Leaves in `least` by how much.
+AUTOPAR_VECTORISED void raise_to(Cost* total, std::size_t count, Cost* least) {
+  for (std::size_t state = 0; state < count; ++state) {
+    const Cost rise = least[state] - total[state];
+    least[state] = rise > 0 ? rise : 0;
+    total[state] += least[state];
+  }
 }
 
 }  // namespace
@@ -199,13 +187,13 @@ void Dual::take_minimum(std::int32_t variable) {
   taken_[ix(variable)] += least;
 }
 
-void Dual::sweep() {
+void Dual::sweep(Precision precision) {
   const auto count = static_cast<std::int32_t>(core_.variables().size());
-  for (std::int32_t v = 0; v < count; ++v) visit(v, true);
-  for (std::int32_t v = count - 1; v >= 0; --v) visit(v, false);
+  for (std::int32_t v = 0; v < count; ++v) visit(v, true, precision);
+  for (std::int32_t v = count - 1; v >= 0; --v) visit(v, false, precision);
 }
 
-void Dual::visit(std::int32_t variable, bool forwards) {
+void Dual::visit(std::int32_t variable, bool forwards, Precision precision) {
   const CoreVariable& self = core_.variables()[ix(variable)];
   take_minimum(variable);
   std::copy_n(theta_.begin() + static_cast<std::ptrdiff_t>(offset(variable)), self.costs.size(),
@@ -229,11 +217,12 @@ void Dual::visit(std::int32_t variable, bool forwards) {
       Cost& least = amount[ix(state_of[x])];
       least = std::min(least, theta_[offset(variable) + x]);
     }
+    if (parts == 1) continue;
     for (Cost& part : amount) part /= parts;
   }
   for (std::size_t i = 0; i < num_ahead; ++i) push(variable, ahead_first[static_cast<std::ptrdiff_t>(i)], push_[i]);
   for (auto edge = ahead_first; edge != ahead_last; ++edge) {
-    pull(*edge, core_.other_end(*edge, variable).variable);
+    pull(*edge, core_.other_end(*edge, variable).variable, precision);
   }
 }
 
@@ -241,20 +230,22 @@ void Dual::push(std::int32_t variable, std::int32_t edge, const std::vector<Cost
   const std::span<Cost> total = moved(edge, core_.edges()[ix(edge)].u.variable == variable);
   for (std::size_t state = 0; state < amount.size(); ++state) total[state] -= amount[state];
   const Projection& state_of = *core_.end(edge, variable).state_of;
-  for (std::size_t x = 0; x < state_of.size(); ++x) theta_[offset(variable) + x] -= amount[ix(state_of[x])];
+  subtract_by_state(theta_.data() + offset(variable), state_of.data(), state_of.size(), amount.data());
 }
 
-void Dual::pull(std::int32_t edge, std::int32_t into) {
+void Dual::pull(std::int32_t edge, std::int32_t into, Precision precision) {
   const CoreEdge& e = core_.edges()[ix(edge)];
   const bool into_v = e.v.variable == into;
   const std::span<const Cost> other = moved(edge, into_v);
   const std::span<Cost> total = moved(edge, !into_v);
   pulled_.resize(total.size());
-  min_minus(*e.table, into_v, other.data(), pulled_.data());
-  for (std::size_t state = 0; state < total.size(); ++state) pulled_[state] -= total[state];
-  for (std::size_t state = 0; state < total.size(); ++state) total[state] += pulled_[state];
+  if (precision == Precision::kExact || !e.coarse || !e.coarse->min_minus(into_v, other, pulled_, coarse_)) {
+    min_minus(*e.table, into_v, other, pulled_);
+  }
+  // What was moved before is allowed, so that a coarse minimum below that is too low.
+  raise_to(total.data(), total.size(), pulled_.data());
   const Projection& state_of = into_v ? *e.v.state_of : *e.u.state_of;
-  for (std::size_t y = 0; y < state_of.size(); ++y) theta_[offset(into) + y] += pulled_[ix(state_of[y])];
+  add_by_state(theta_.data() + offset(into), state_of.data(), state_of.size(), pulled_.data());
 }
 
 const std::vector<Cost>& Dual::reduced_costs(std::int32_t edge, bool of_v, ReducedCosts& known) const {
@@ -266,7 +257,7 @@ const std::vector<Cost>& Dual::reduced_costs(std::int32_t edge, bool of_v, Reduc
     if (std::ranges::equal(moved(first, of_v), other) && std::ranges::equal(moved(first, !of_v), own)) return costs;
   }
   std::vector<Cost> least(own.size());
-  min_minus(table, of_v, other.data(), least.data());
+  min_minus(table, of_v, other, least);
   for (std::size_t state = 0; state < own.size(); ++state) least[state] -= own[state];
   return alike.emplace_back(edge, std::move(least)).second;
 }

@@ -17,6 +17,9 @@ inline double price_per_unit(std::int64_t price) {
   return static_cast<double>(price) / static_cast<double>(std::int64_t{1} << kPriceShift);
 }
 
+/// Of a sweep. A coarse one reads CoreEdge::coarse where there is one, so that its bound ends a little lower.
+enum class Precision { kCoarse, kExact };
+
 /// A reparametrisation of a core: the same function of assignments, with costs moved between tables so that a constant
 /// lower bound appears. After every call all node and edge costs are >= 0, and bound() never exceeds the cost of an
 /// assignment whose usage fits. Everything is integer, so the bound is certified.
@@ -38,7 +41,7 @@ class Dual {
   void restore(const Dual& other);
 
   /// Sweeps once forwards and once backwards over the variables. The bound does not fall.
-  void sweep();
+  void sweep(Precision precision);
   /// Charges `cost` to every value of `variable` but `allowed` (ascending): of the part that has only those, bound() is
   /// a bound up to that cost.
   void charge_others(std::int32_t variable, const std::vector<std::int32_t>& allowed, Cost cost);
@@ -86,12 +89,12 @@ class Dual {
   void take_messages(const Dual& other, const SourceOf& source_of);
   void take_message(std::int32_t edge, const Dual& other, std::int32_t source);
   void take_prices(const Prices& prices);
-  void visit(std::int32_t variable, bool forwards);
+  void visit(std::int32_t variable, bool forwards, Precision precision);
   /// Costs moved from `edge` to u, by row, or to v, by column.
   std::span<Cost> moved(std::int32_t edge, bool to_u);
   std::span<const Cost> moved(std::int32_t edge, bool to_u) const;
   void push(std::int32_t variable, std::int32_t edge, const std::vector<Cost>& amount);
-  void pull(std::int32_t edge, std::int32_t into);
+  void pull(std::int32_t edge, std::int32_t into, Precision precision);
 
   const Core& core_;
   Prices prices_;
@@ -105,6 +108,7 @@ class Dual {
   std::vector<Cost> moved_;              // per edge: to u, by row; then to v, by column
   std::vector<std::vector<Cost>> push_;  // scratch, one per outgoing edge
   std::vector<Cost> pulled_;             // scratch
+  CoarseTable::Scratch coarse_;
 };
 
 }  // namespace autopar::engine

@@ -17,7 +17,11 @@
 namespace autopar::engine {
 namespace {
 
-constexpr std::size_t kManyTasks = 3;  // per rank, above which each has a second one waiting
+// Each rank has a second task waiting while more than so many a rank are left,
+constexpr std::size_t kManyTasks = 3;
+// and those of the round that are done took less than this on average. The wait for a round trip is then more than some
+// per cent of a task; a second task that waits behind a longer one may be what the round ends with.
+constexpr double kQuickTask = 0.02;  // s
 // How often is looked for messages. While a task runs, rarer the longer it has run, as its end is then heard of late in
 // proportion only: ranks that share a core would otherwise keep it busy with looking.
 constexpr std::chrono::microseconds kCoordinatorPause{200};
@@ -77,11 +81,11 @@ class Coordinator {
 
  private:
   void run_alone() {
-    for (; !queue_.empty() && !deadline_.passed(); finish_one()) {
+    for (; !queue_.empty() && !deadline_.passed(); report()) {
       const std::size_t task = next();
       traces_[task].start_s = process_seconds();
       round_.run(task);
-      traces_[task].seconds = process_seconds() - traces_[task].start_s;
+      count(task, process_seconds() - traces_[task].start_s);
       note(task);
       ++comm_.timing().tasks;
     }
@@ -125,11 +129,12 @@ class Coordinator {
     return task;
   }
 
-  /// One task, and another one if there are many.
+  /// One task, and another one if there are many quick ones.
   void hand_out(int rank) {
     const std::size_t many = kManyTasks * ix(comm_.size());
+    const bool are_quick = done_ > 0 && seconds_done_ < kQuickTask * static_cast<double>(done_);
     int& waiting = in_flight_of_[ix(rank)];
-    while (!queue_.empty() && waiting < (queue_.size() > many ? 2 : 1)) {
+    while (!queue_.empty() && waiting < (are_quick && queue_.size() > many ? 2 : 1)) {
       const std::size_t task = next();
       TaskMessage message;
       message.id = static_cast<std::int32_t>(task);
@@ -148,22 +153,28 @@ class Coordinator {
     const ResultMessage result = unpack_result(message.bytes);
     --in_flight_;
     --in_flight_of_[ix(message.from)];
-    hand_out(message.from);  // first, for the rank waits
+    count(ix(result.id), result.seconds);
+    hand_out(message.from);  // before all else, for the rank waits
     TaskTrace& trace = traces_[ix(result.id)];
-    trace.seconds = result.seconds;
     trace.received = static_cast<std::int64_t>(message.bytes.size());
     note(ix(result.id));
     round_.take(ix(result.id), result.body);
-    finish_one();
+    report();
   }
 
   void finish_own() {
     traces_[own_].start_s = worker_.start_s();
     worker_.take();
-    traces_[own_].seconds = worker_.seconds();
+    count(own_, worker_.seconds());
     note(own_);
     ++comm_.timing().tasks;
-    finish_one();
+    report();
+  }
+
+  void count(std::size_t task, double seconds) {
+    traces_[task].seconds = seconds;
+    seconds_done_ += seconds;
+    ++done_;
   }
 
   void note(std::size_t task) const {
@@ -171,8 +182,7 @@ class Coordinator {
     comm_.log(fmt::format("{} on rank {}: {:.3f} s", round_.name(task), traces_[task].rank, traces_[task].seconds));
   }
 
-  void finish_one() {
-    ++done_;
+  void report() {
     if (report_) report_(done_, round_.size());
   }
 
@@ -196,6 +206,7 @@ class Coordinator {
   std::vector<int> in_flight_of_ = std::vector<int>(ix(comm_.size()), 0);
   int in_flight_ = 0;
   std::size_t done_ = 0;
+  double seconds_done_ = 0;
   bool has_stopped_ = false;
   std::vector<TaskTrace> traces_;
 };

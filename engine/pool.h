@@ -29,9 +29,9 @@ class TaskRound {
 /// Called after each task on rank 0: how many of how many are done.
 using Report = std::function<void(std::size_t done, std::size_t total)>;
 
-/// Does all tasks on all ranks, which are in serve(). Rank 0 only. While tasks are plenty each rank has a second one
-/// waiting, so that it needs no round trip between two; the last are handed out one by one. When the time is over,
-/// tasks that nobody began are left out, and the other ranks hear of a stop.
+/// Does all tasks on all ranks, which are in serve(). Rank 0 only. While quick tasks are plenty each rank has a second
+/// one waiting, so that it needs no round trip between two; long ones and the last are handed out one by one. When the
+/// time is over, tasks that nobody began are left out, and the other ranks hear of a stop.
 void run_on_all_ranks(TaskRound& round, const Deadline& deadline, Comm& comm, const Report& report);
 
 /// Does a task, on the working thread.

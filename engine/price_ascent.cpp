@@ -71,7 +71,7 @@ PriceAscent::PriceAscent(Dual& dual, const std::vector<double>& prices)
 }
 
 void PriceAscent::step(Cost incumbent) {
-  dual_.sweep();
+  dual_.sweep(Precision::kCoarse);
   note_bound();
   if (is_done_ || prices_.empty()) return;
   if (num_settling_ > 0) {

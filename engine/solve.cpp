@@ -93,7 +93,8 @@ class Solver {
       Part next = make_short_part(net(), live, shortened);
       if (small) next.dual->warm_start(*small->dual);
       small = std::move(next);
-      for (int sweep = 0; sweep < kSweepsPerFixing && !deadline_.passed(); ++sweep) small->dual->sweep();
+      for (int sweep = 0; sweep < kSweepsPerFixing && !deadline_.passed(); ++sweep)
+        small->dual->sweep(Precision::kCoarse);
       solution_.stats.sweeps += kSweepsPerFixing;
       std::optional<Part> part = make_part(net(), std::move(live), *small, shortened);
       if (!part) return std::nullopt;
@@ -342,13 +343,14 @@ class Solver {
     const bool may_end_early = part.core->table_entries() > kManyEntries;
     const bool has_prices = priced && !dual.prices().empty();
     const int most = has_prices ? kMaxSweeps / 4 : kMaxSweeps;
+    Convergence convergence(dual);
     for (int done = 0; done < most;) {
-      const int sweeps = converge(dual, target, may_end_early ? kSweepsPerLook : most - done, deadline_);
+      const int sweeps = convergence.run(target, may_end_early ? kSweepsPerLook : most - done, deadline_);
       solution_.stats.sweeps += sweeps;
       done += sweeps;
       visit(dual.round());
       target = std::min(target, best_ - 1);
-      if (sweeps < kSweepsPerLook || dual.bound() > target) break;
+      if (convergence.is_done() || dual.bound() > target) break;
       if (may_end_early && likely_left(dual, target) < open_values(part.live) / 2) return false;
     }
     if (!has_prices) return true;

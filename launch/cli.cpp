@@ -133,7 +133,9 @@ void add_options(CLI::App& app, Arguments& arguments, std::string& mesh) {
       ->check(CLI::Validator(seed_fault, ""))
       ->excludes(devices)
       ->group("Debugging");
-  app.add_flag("-q,--quiet", arguments.quiet, "no summary and no progress");
+  CLI::Option* quiet = app.add_flag("-q,--quiet", arguments.quiet, "no summary and no progress");
+  app.add_flag("-v,--verbose", arguments.verbose, "a line on stderr for each step, better plan and bound")
+      ->excludes(quiet);
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ struct Arguments {
   bool reproducible = false;
   bool has_overlap = true;  ///< communication may hide behind compute
   bool quiet = false;
+  bool verbose = false;
   std::optional<std::uint64_t> random_plan;  ///< the seed of a random plan, wanted instead of the best one
   std::vector<std::string> model_options;    ///< those given that only a model can have: "--mesh"
 };

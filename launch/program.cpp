@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,6 +44,12 @@ namespace {
 constexpr std::int64_t kFewDevices = 8;    // of which nobody expects more meshes than one
 constexpr const char* kSolves = "solves";  // of one mesh, in the checkpoint
 
+/// As users ask for it: https://no-color.org.
+spdlog::color_mode color_mode() {
+  const char* no_color = std::getenv("NO_COLOR");
+  return no_color != nullptr && *no_color != '\0' ? spdlog::color_mode::never : spdlog::color_mode::automatic;
+}
+
 /// What rank 0 tells the others: go on, or leave with this exit code.
 struct Verdict {
   bool leave = false;
@@ -53,7 +60,7 @@ struct Verdict {
 /// The part of the program that only rank 0 runs, before and after the search.
 class Rank0 {
  public:
-  explicit Rank0(int ranks) : ranks_(ranks), log_(spdlog::stderr_color_mt("autopar-search")) {
+  explicit Rank0(int ranks) : ranks_(ranks), log_(spdlog::stderr_color_mt("autopar-search", color_mode())) {
     log_->set_pattern("%n: %^%l%$: %v");
   }
 
@@ -86,7 +93,8 @@ class Rank0 {
       return fail(kExitInfeasible, error.what());
     }
     if (task_) warn_of_unknown_ops();
-    progress_.emplace(!arguments_.quiet, !tables_);
+    const Detail detail = arguments_.quiet ? Detail::kQuiet : arguments_.verbose ? Detail::kVerbose : Detail::kNormal;
+    progress_.emplace(detail, !tables_, log_);
     return {false, 0, tables_ ? Verdict::Work::kTable : task_ ? Verdict::Work::kModel : Verdict::Work::kMeshes};
   }
 
@@ -313,7 +321,7 @@ class Rank0 {
   std::vector<costs::Mesh> meshes_;  // or a model and the mesh is to be chosen; then task_ is that of the best
   TaskFiles files_;                  // of a model
   std::optional<TableTask> tables_;  // if it is a cost table
-  std::optional<ProgressLine> progress_;
+  std::optional<ProgressReport> progress_;
   std::optional<Checkpoint> checkpoint_;
 };
 

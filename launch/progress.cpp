@@ -4,34 +4,60 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <string>
+#include <utility>
 
+#include "engine/timing.h"
 #include "launch/units.h"
 
 namespace autopar::launch {
+namespace {
 
-ProgressLine::ProgressLine(bool wanted, bool costs_are_times)
-    : shown_(wanted && ::isatty(STDERR_FILENO) == 1), costs_are_times_(costs_are_times) {}
+constexpr std::chrono::milliseconds kBetweenRewritings(100);
+constexpr std::chrono::seconds kBetweenLogLines(30);
 
-ProgressLine::~ProgressLine() { clear(); }
+}  // namespace
 
-void ProgressLine::show(const engine::Progress& progress) {
-  constexpr std::chrono::milliseconds kBetween(100);
-  const auto now = std::chrono::steady_clock::now();
-  if (!shown_ || now - last_ < kBetween) return;
-  last_ = now;
-  std::string line = fmt::format("{:.1f} s  {}", progress.seconds, progress.stage);
-  if (progress.tasks_total > 0) line += fmt::format(" {}/{}", progress.tasks_done, progress.tasks_total);
-  if (progress.cost < engine::kForbidden) {
-    line += costs_are_times_ ? fmt::format("  step {}, bound {}", time_text(progress.cost), time_text(progress.bound))
-                             : fmt::format("  cost {}, bound {}", progress.cost, progress.bound);
+ProgressReport::ProgressReport(Detail detail, bool costs_are_times, std::shared_ptr<spdlog::logger> log)
+    : form_(detail == Detail::kQuiet       ? Form::kNothing
+            : detail == Detail::kVerbose   ? Form::kNews
+            : ::isatty(STDERR_FILENO) == 1 ? Form::kLine
+                                           : Form::kLog),
+      costs_are_times_(costs_are_times),
+      log_(std::move(log)),
+      next_(form_ == Form::kLog ? Clock::now() + kBetweenLogLines : Clock::now()) {}
+
+ProgressReport::~ProgressReport() { clear(); }
+
+void ProgressReport::show(const engine::Progress& progress) {
+  if (form_ == Form::kNothing || Clock::now() < next_) return;
+  if (form_ == Form::kLine) next_ = Clock::now() + kBetweenRewritings;
+  if (form_ == Form::kLog) next_ = Clock::now() + kBetweenLogLines;
+  const std::string now = text(progress);
+  const std::string line = fmt::format("{:.1f} s  {}", engine::process_seconds(), now);
+  if (form_ == Form::kLine) {
+    fmt::print(stderr, "\r\x1b[K{}", line);
+    std::fflush(stderr);
+    on_screen_ = true;
+  } else if (form_ == Form::kLog || now != told_) {
+    log_->info("{}", line);
+    told_ = now;
   }
-  fmt::print(stderr, "\r\x1b[K{}", line);
-  std::fflush(stderr);
-  on_screen_ = true;
 }
 
-void ProgressLine::clear() {
+std::string ProgressReport::text(const engine::Progress& progress) const {
+  std::string text = progress.stage;
+  if (progress.tasks_total > 0) text += fmt::format(" {}/{}", progress.tasks_done, progress.tasks_total);
+  if (progress.cost >= engine::kForbidden) return text;
+  text +=
+      costs_are_times_ ? fmt::format("  step {}", time_text(progress.cost)) : fmt::format("  cost {}", progress.cost);
+  if (progress.bound <= 0) return text;
+  text += costs_are_times_ ? fmt::format(", bound {}", time_text(progress.bound))
+                           : fmt::format(", bound {}", progress.bound);
+  const double gap = static_cast<double>(progress.cost - progress.bound) / static_cast<double>(progress.cost);
+  return text + fmt::format(", gap {:.2g}%", 100 * gap);
+}
+
+void ProgressReport::clear() {
   if (!on_screen_) return;
   fmt::print(stderr, "\r\x1b[K");
   std::fflush(stderr);

@@ -65,7 +65,7 @@ TableTask read_table_task(const Arguments& arguments, const std::string& text) {
   return task;
 }
 
-TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm, ProgressLine& progress,
+TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm, ProgressReport& progress,
                          Checkpoint& checkpoint) {
   const Stopwatch watch;
   Timeline timeline;

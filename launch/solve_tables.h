@@ -30,7 +30,7 @@ struct TableResult {
 
 /// Searches on all ranks; the others are in help_solve_tables().
 /// What it finds is in `checkpoint`, and it goes on from what is there.
-TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm, ProgressLine& progress,
+TableResult solve_tables(const TableTask& task, const Arguments& arguments, engine::Comm& comm, ProgressReport& progress,
                          Checkpoint& checkpoint);
 
 /// What the other ranks do meanwhile.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 # As in engine/pool.cpp and engine/comm.cpp; tests/python/test_scaling_study.py compares them.
 MANY_TASKS = 3
+QUICK_TASK_S = 0.02
 COORDINATOR_PAUSE_S = 200e-6
 SHORTEST_PAUSE_S = 20e-6
 LONGEST_PAUSE_S = 2000e-6
@@ -78,6 +79,8 @@ class _Round:
         self.queue = deque(tasks)
         self.open = len(tasks)
         self.many = MANY_TASKS * ranks
+        self.done_tasks = 0
+        self.done_s = 0.0
         self.machine = machine
         # They wait since the round before, and hear of this one by a broadcast.
         self.workers = [_Worker(machine.broadcast_s(rank, 0)) for rank in range(ranks)]
@@ -101,6 +104,8 @@ class _Round:
             else:
                 # It sleeps between two looks if there is nothing to do.
                 self.now = max(self.now, time + MEAN * COORDINATOR_PAUSE_S)
+                self.done_tasks += 1
+                self.done_s += task.seconds
                 if kind == self.OWN_DONE:
                     self.own_is_busy = False
                 else:
@@ -126,7 +131,8 @@ class _Round:
 
     def hand_out(self, rank: int) -> None:
         worker = self.workers[rank]
-        while self.queue and worker.in_flight < (2 if len(self.queue) > self.many else 1):
+        are_quick = self.done_tasks > 0 and self.done_s < QUICK_TASK_S * self.done_tasks
+        while self.queue and worker.in_flight < (2 if are_quick and len(self.queue) > self.many else 1):
             task = self.queue.popleft()
             worker.in_flight += 1
             self.spend(task.sent)

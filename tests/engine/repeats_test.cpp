@@ -97,7 +97,7 @@ TEST(Repeats, bound_of_the_short_network_is_one_of_the_whole) {
     const auto shortened = shorten(net);
     ASSERT_TRUE(shortened);
     const Part small = make_short_part(net, all_values(net), *shortened);
-    for (int i = 0; i < 8; ++i) small.dual->sweep();
+    for (int i = 0; i < 8; ++i) small.dual->sweep(Precision::kExact);
     const auto whole = make_part(net, all_values(net), small, *shortened);
     ASSERT_TRUE(whole);
     EXPECT_LE(whole->dual->bound(), best.cost) << seed;

@@ -49,8 +49,10 @@ def seconds(tasks: list[float], ranks: int, machine: Machine = FREE) -> float:
         ([5.0, 1, 1, 1, 1, 1], 2, 5),
         ([1.0, 1, 1, 1, 5], 2, 7),  # a long one last: 1, 1, then 5
         ([4.0, 3, 2, 1], 2, 5),
-        # 8 are more than 3 for each of 2 ranks: rank 1 has two of 4 s, and rank 0 does all others in the meantime.
-        ([4.0, 4, 1, 1, 1, 1, 1, 1], 2, 8),
+        # 8 are more than 3 for each of 2 ranks, but too long for a second one to wait behind another.
+        ([4.0, 4, 1, 1, 1, 1, 1, 1], 2, 7),
+        # The first is quick, so that rank 1 gets both of 4 s, and rank 0 does all others in the meantime.
+        ([0.001, 0.01, 4, 4, 1, 1, 1, 1, 1, 1], 2, 8),
     ],
 )
 def test_rounds_by_hand(tasks: list[float], ranks: int, expected: float) -> None:
@@ -87,7 +89,7 @@ def test_nothing_is_quicker_than_the_work_allows() -> None:
             now = seconds(tasks, ranks)
             assert now >= max(max(tasks), sum(tasks) / ranks) - 1e-9
             assert now <= sum(tasks) + PAUSES_S * len(tasks)
-            # More ranks may be a little slower: two early tasks for one rank can be the wrong two.
+            # More ranks may be a little slower: which rank has an early task can be the wrong one.
             assert now <= before + max(tasks) + PAUSES_S * len(tasks)
             before = now
         assert seconds(tasks, 1024) <= max(tasks) * (1 + 1e-9) + PAUSES_S * 3
@@ -106,6 +108,7 @@ def test_constants_are_those_of_the_pool() -> None:
         return float(value)
 
     assert constant(source, "kManyTasks") == pool.MANY_TASKS
+    assert constant(source, "kQuickTask") == pool.QUICK_TASK_S
     assert constant(source, "kCoordinatorPause") == pytest.approx(1e6 * pool.COORDINATOR_PAUSE_S)
     assert constant(source, "kShortestPause") == pytest.approx(1e6 * pool.SHORTEST_PAUSE_S)
     assert constant(source, "kLongestPause") == pytest.approx(1e6 * pool.LONGEST_PAUSE_S)
