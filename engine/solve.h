@@ -47,6 +47,13 @@ struct Progress {
   std::shared_ptr<const Assignment> assignment;  ///< of an anytime search: the incumbent
 };
 
+/// What a search knew from a moment on.
+struct ProgressPoint {
+  double seconds = 0;
+  Cost cost = kForbidden;  ///< of the incumbent; kForbidden: there was none
+  Cost bound = 0;
+};
+
 /// Counts and times, for the plan's "how it was found" and the scaling studies.
 struct Stats {
   double presolve_s = 0;

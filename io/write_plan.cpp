@@ -288,8 +288,17 @@ class PlanWriter {
         stats.search_s);
     put("\"variables\": {}, \"variables_after_presolve\": {}, \"values_after_fixing\": {}, \"sweeps\": {}, ",
         stats.variables, stats.variables_after_presolve, stats.values_after_fixing, stats.sweeps);
-    put("\"segments\": {}, \"segment_classes\": {}, \"tasks\": {}, \"branch_nodes\": {}}}", stats.segments,
+    put("\"segments\": {}, \"segment_classes\": {}, \"tasks\": {}, \"branch_nodes\": {}", stats.segments,
         stats.segment_classes, stats.tasks, stats.branch_nodes);
+    if (!run.progress.empty()) {
+      put(", \"progress\": [");
+      put_list(run.progress, ", ", [&](const engine::ProgressPoint& point) {
+        const std::string cost = point.cost < engine::kForbidden ? fmt::to_string(point.cost) : "null";
+        put("[{:.3f}, {}, {}]", point.seconds, cost, point.bound);
+      });
+      put("]");
+    }
+    put("}}");
   }
 
   const partition::Problem& problem_;

@@ -29,6 +29,7 @@ struct RunInfo {
   double read_s = 0;
   double build_s = 0;
   double solve_s = 0;
+  std::vector<engine::ProgressPoint> progress = {};  ///< empty: not known
 };
 
 /// "optimal", "limit_reached", "infeasible", "no_solution", "not_proven".

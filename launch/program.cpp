@@ -270,7 +270,9 @@ class Rank0 {
     progress_->clear();
     const io::PlanResult outcome{found.status, arguments_.random_plan ? 0 : found.bound, found.stats,
                                  std::move(meshes)};
-    const io::RunInfo run{ranks_, arguments_.engine.num_threads(), task_->read_s, task_->build_s, solve_s};
+    io::RunInfo run = run_info(found, solve_s);
+    // On several meshes at once there is no one time and no one bound.
+    if (!outcome.meshes.empty()) run.progress.clear();
     if (const auto failed = write_output(arguments_.output, plan_text(found, outcome, run))) return *failed;
     if (!arguments_.quiet) {
       if (arguments_.random_plan) fmt::print("A random plan (seed {}), not a good one\n", *arguments_.random_plan);
@@ -280,6 +282,10 @@ class Rank0 {
     }
     const bool is_done = arguments_.random_plan || found.status != engine::Status::kLimitReached;
     return is_done ? Verdict{true, kExitOptimal} : stopped();
+  }
+
+  io::RunInfo run_info(const partition::PlanSearchResult& found, double solve_s) const {
+    return {ranks_, arguments_.engine.num_threads(), task_->read_s, task_->build_s, solve_s, found.progress};
   }
 
   std::string plan_text(const partition::PlanSearchResult& found, const io::PlanResult& outcome,
@@ -292,8 +298,8 @@ class Rank0 {
     const double solve_s = watch.seconds();
     for (std::size_t i = 1; i < frontier.points.size(); ++i) {
       const partition::PlanSearchResult& found = frontier.points[i].found;
-      const io::RunInfo run{ranks_, arguments_.engine.num_threads(), task_->read_s, task_->build_s, solve_s};
-      const std::string text = plan_text(found, {found.status, found.bound, found.stats}, run);
+      const io::PlanResult outcome{found.status, found.bound, found.stats};
+      const std::string text = plan_text(found, outcome, run_info(found, solve_s));
       if (const auto failed = write_output(frontier_plan_path(arguments_.output, i), text)) return *failed;
     }
     const std::string list = format_frontier(frontier, arguments_.output);

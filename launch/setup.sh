@@ -3,7 +3,7 @@
 # A second run finds everything there and does nothing.
 #
 #   launch/setup.sh          what is needed to build, test and run
-#   launch/setup.sh --dev    also clang-format and clang-tidy, and Slurm for its tests
+#   launch/setup.sh --dev    also clang-format and clang-tidy, Slurm and Chromium for the tests
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,11 +12,11 @@ packages=(g++ cmake ninja-build git pkg-config
   libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev zlib1g-dev libxxhash-dev libyaml-cpp-dev
   libgtest-dev libgmock-dev python3 python3-venv)
 # Replay compares what PyTorch runs with the plan, op by op, so the version of PyTorch is part of the contract.
-requirements=(torch==2.13.0 transformers numpy -e ".[export,examples,study,dev]")
+requirements=(torch==2.13.0 transformers numpy -e ".[export,examples,study,report,dev]")
 
 for argument in "$@"; do
   case $argument in
-    --dev) packages+=(clang-format clang-tidy slurm-wlm munge) ;;
+    --dev) packages+=(clang-format clang-tidy slurm-wlm munge chromium) ;;
     *) echo "setup: unknown argument $argument; only --dev is known" >&2; exit 2 ;;
   esac
 done

@@ -34,6 +34,8 @@ constexpr std::size_t kMostRoundsInMemory = 3;
 /// Rounds of deciding what runs again, and how much of the limit is left free where a round's choice did not fit.
 constexpr int kMostRounds = 6;
 constexpr std::int64_t kMarginShare = 50;
+/// The least rise of the bound that is told.
+constexpr std::int64_t kProgressShare = 5000;
 
 using engine::ix;
 
@@ -53,6 +55,22 @@ std::vector<std::int32_t> peaks(const HeldMemory& memory, std::int64_t limit) {
     found.push_back(highest);
   }
   return found;
+}
+
+/// The best cost and bound at each time at which one of them got better: by so much at least, as a bound rises in many
+/// small steps.
+std::vector<engine::ProgressPoint> progress_of(std::vector<engine::ProgressPoint> events) {
+  std::ranges::stable_sort(events, {}, &engine::ProgressPoint::seconds);
+  std::vector<engine::ProgressPoint> points;
+  engine::ProgressPoint now;
+  for (const engine::ProgressPoint& event : events) {
+    now = {event.seconds, std::min(now.cost, event.cost), std::max(now.bound, event.bound)};
+    const bool is_better = points.empty() || now.cost < points.back().cost ||
+                           now.bound - points.back().bound > points.back().bound / kProgressShare;
+    if (is_better) points.push_back(now);
+  }
+  if (!points.empty()) points.push_back(now);
+  return points;
 }
 
 class PlanSearch {
@@ -82,7 +100,9 @@ class PlanSearch {
                        : solver_.is_out_of_time() ? Status::kLimitReached
                                                   : Status::kNotProven;
       if (is_proven && options_.gap <= 0) result_.bound = cost();
+      events_.push_back({solver_.seconds(), cost(), result_.bound});
     }
+    result_.progress = progress_of(std::move(events_));
     return std::move(result_);
   }
 
@@ -183,13 +203,23 @@ class PlanSearch {
     for (std::size_t i = 0; i < which.size(); ++i) {
       if (which[i] != 0) plan.recomputed.push_back(input_.problem.graph.nodes[i].key);
     }
+    // Of what was met on the way, what is better than this plan needs more memory than there is, or was no plan's time.
+    for (const engine::ProgressPoint& point : trace_) {
+      if (point.cost >= plan.cost_ps) events_.push_back({point.seconds, point.cost, 0});
+    }
+    events_.push_back({solver_.seconds(), plan.cost_ps, 0});
     result_.plan = std::move(plan);
     result_.problem = problem;
   }
 
   engine::Solution solve(const Problem& problem, const ModelNetwork& model, const engine::Options& options) {
+    trace_.clear();
     if (input_.reprice) return solve(input_.reprice(model.network), options);
-    if (!problem.has_overlap) return solve(model.network, options);
+    if (!problem.has_overlap) {
+      engine::Solution found = solve(model.network, options);
+      trace_ = solver_.trace();
+      return found;
+    }
     return solve_overlapped(problem, model, options);
   }
 
@@ -212,6 +242,7 @@ class PlanSearch {
           best.cost = found.cost;
         }
       }
+      trace_.push_back({solver_.seconds(), best.cost, 0});
       return found;
     };
     const auto is_done = [&] {
@@ -229,6 +260,8 @@ class PlanSearch {
       }
       const auto little_more = static_cast<Cost>(kShareGap * static_cast<double>(best.bound));
       num_idle = found.bound > best.bound + little_more ? 0 : num_idle + 1;
+      for (const engine::ProgressPoint& point : solver_.trace())
+        trace_.push_back({point.seconds, best.cost, point.bound});
       best.bound = std::max(best.bound, found.bound);
       best.status = found.status;
       const bool is_last =
@@ -261,7 +294,12 @@ class PlanSearch {
     return found;
   }
 
-  void raise_bound(Cost bound) { result_.bound = std::max(result_.bound, bound); }
+  void raise_bound(Cost bound) {
+    for (const engine::ProgressPoint& point : trace_)
+      events_.push_back({point.seconds, engine::kForbidden, point.bound});
+    events_.push_back({solver_.seconds(), engine::kForbidden, bound});
+    result_.bound = std::max(result_.bound, bound);
+  }
 
   const PlanSearchInput& input_;
   const engine::Options& options_;
@@ -270,6 +308,8 @@ class PlanSearch {
   const std::vector<char> nothing_;  // runs again
   PointIds points_;                  // all that were looked at
   int num_solves_ = 0;
+  std::vector<engine::ProgressPoint> trace_;   // of the last problem that was solved
+  std::vector<engine::ProgressPoint> events_;  // of all, for what is certain
   PlanSearchResult result_;
 };
 

@@ -30,7 +30,8 @@ struct PlanSearchResult {
   engine::Cost bound = 0;  ///< no plan within the memory limit costs less
   engine::Stats stats;     ///< sums over all networks that were solved; sizes are the largest
   std::optional<Plan> plan;
-  Problem problem;  ///< that `plan` is of: its graph has the nodes that run again
+  Problem problem;                              ///< that `plan` is of: its graph has the nodes that run again
+  std::vector<engine::ProgressPoint> progress;  ///< cost: of the best plan; the last is where it ended
   PointIds points;  ///< where memory was looked at; none if it was not the limit that decided
 };
 

@@ -40,6 +40,7 @@ SharedSolver::SharedSolver(const engine::Options& options, engine::Comm& comm,
 }
 
 Solution SharedSolver::solve(const engine::CostNetwork& network, engine::Options options) {
+  trace_.clear();
   if (has_answer()) return answer(network);
   if (replays_) return {};
   return compute(network, options);
@@ -58,7 +59,12 @@ Solution SharedSolver::compute(const engine::CostNetwork& network, engine::Optio
   entry.was_late = is_out_of_time();
   options.time_limit_s = deadline_.seconds_left();
   engine::share(comm_, Call{Call::Kind::kSolve, options});
-  entry.solution = engine::solve(network, options, comm_, progress_);
+  const double begin = seconds();
+  entry.solution = engine::solve(network, options, comm_, [&](const engine::Progress& now) {
+    trace_.push_back({begin + now.seconds, now.cost, now.bound});
+    if (progress_) progress_(now);
+  });
+  trace_.push_back({seconds(), entry.solution.cost, entry.solution.bound});
   const Status status = entry.solution.status;
   entry.was_cut_short = is_out_of_time() && (status == Status::kLimitReached || status == Status::kNoSolution);
   if (cut_short_ && entry.was_cut_short) entry.solution = engine::better_of(std::move(entry.solution), *cut_short_);
@@ -67,6 +73,10 @@ Solution SharedSolver::compute(const engine::CostNetwork& network, engine::Optio
   next_ = record_.entries.size();
   if (changed_) changed_(record_);
   return std::move(entry.solution);
+}
+
+double SharedSolver::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
 bool SharedSolver::is_out_of_time() const {

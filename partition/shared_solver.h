@@ -1,8 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "engine/block.h"
 #include "engine/comm.h"
@@ -31,6 +33,10 @@ class SharedSolver {
   /// Also after a signal asked to stop.
   bool is_out_of_time() const;
   const engine::Deadline& deadline() const { return deadline_; }
+  /// Since the start.
+  double seconds() const;
+  /// What the last network's solution knew when, in its own costs; nothing of answers that are known from before.
+  const std::vector<engine::ProgressPoint>& trace() const { return trace_; }
   /// Of this rank.
   engine::Timing& timing() { return comm_.timing(); }
   /// Does independent tasks on all ranks, in which others run the TaskFunction that they gave to help_solve().
@@ -54,6 +60,8 @@ class SharedSolver {
   engine::Options options_;
   engine::Comm& comm_;
   std::function<void(const engine::Progress&)> progress_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::vector<engine::ProgressPoint> trace_;
   engine::Deadline deadline_;
   engine::SolveRecord record_;
   std::size_t next_ = 0;  // in the record; behind it, answers are not known yet

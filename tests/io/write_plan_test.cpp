@@ -164,6 +164,13 @@ TEST(WritePlanTest, run_is_the_last_line_and_all_that_differs) {
   EXPECT_EQ(std::count(with_run.begin() + static_cast<std::ptrdiff_t>(run), with_run.end(), '\n'), 3);
 }
 
+TEST(WritePlanTest, progress_stands_in_the_run) {
+  const Fixture fixture;
+  const RunInfo run{1, 1, 0, 0, 0, {{0.25, engine::kForbidden, 3}, {0.5, 9, 4}}};
+  const auto json = nlohmann::json::parse(fixture.text(run));
+  EXPECT_EQ(json["run"]["progress"], nlohmann::json::parse("[[0.25, null, 3], [0.5, 9, 4]]"));
+}
+
 TEST(PlanTotalsTest, sums_by_mesh_dims_and_kind_without_local_steps) {
   partition::Plan plan;
   const auto add = [&](Kind kind, std::uint32_t dims, std::int64_t bytes) {

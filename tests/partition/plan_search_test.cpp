@@ -188,7 +188,25 @@ class LimitCheck {
     engine::Comm comm;
     const ModelNetwork first = build_network(problem_, redistributor_);
     SharedSolver solver({}, comm);
-    return search_plan({problem_, redistributor_, &first}, {}, solver);
+    PlanSearchResult found = search_plan({problem_, redistributor_, &first}, {}, solver);
+    if (found.plan) check_progress(found);
+    return found;
+  }
+
+  /// It gets better all the time, knows no plan that is better than the one that is found, and ends with that.
+  static void check_progress(const PlanSearchResult& found) {
+    ASSERT_FALSE(found.progress.empty());
+    engine::ProgressPoint before;
+    for (const engine::ProgressPoint& point : found.progress) {
+      EXPECT_GE(point.seconds, before.seconds);
+      EXPECT_LE(point.cost, before.cost);
+      EXPECT_GE(point.bound, before.bound);
+      EXPECT_GE(point.cost, found.plan->cost_ps);
+      EXPECT_LE(point.bound, found.bound);
+      before = point;
+    }
+    EXPECT_EQ(before.cost, found.plan->cost_ps);
+    EXPECT_EQ(before.bound, found.bound);
   }
 
   /// Searches and compares.

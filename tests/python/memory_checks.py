@@ -48,7 +48,7 @@ def holds_what_it_should(
     name = "-".join([family, *options])
     path = make_plan(folder, case, mesh, *options, name=name, cluster=str(costs), constraints=wanted)
     if share is not None:
-        wanted["memory_limit_bytes"] = int(share * autopar.load_plan(path).peak_bytes)
+        wanted["memory_limit_bytes"] = int(share * autopar.load_plan(path).peak.bytes)
         options = (*options, "--gap", "0.01")
         path = make_plan(folder, case, mesh, *options, name=f"{name}-{share}", cluster=str(costs), constraints=wanted)
     model, args, kwargs = case
@@ -89,7 +89,7 @@ def holds_what_is_predicted(
     most = {turn: max(each.get(turn, 0) for each in gathered) for turn in turns}
     peak = max(most.values())
     allowed = tolerance * peak + SCALARS
-    assert -SCALARS - padding <= plan.peak_bytes - peak <= allowed, (plan.peak_bytes, peak)
+    assert -SCALARS - padding <= plan.peak.bytes - peak <= allowed, (plan.peak.bytes, peak)
     for turn, bytes_held in most.items():
         if turn in predicted:
             assert predicted[turn] >= bytes_held - allowed - padding, (turn, bytes_held)

@@ -16,7 +16,7 @@ MODEL = str(ROOT / "tests" / "models" / "transformer.json")
 
 def search(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     program = str(build_folder() / "autopar-search")
-    command = [program, MODEL, "--mesh", "4,2", "--cluster", "h100", "--reproducible", *options]
+    command = [program, MODEL, "--mesh", "4,2", "--cluster", "h100", "--overlap", "none", "--reproducible", *options]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 

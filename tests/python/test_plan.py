@@ -11,7 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 from autopar.errors import PlanError
-from autopar.plan import Overlap, parse_plan
+from autopar.plan import Overlap
+from autopar.read_plan import parse_plan
 
 Json = dict[str, Any]
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "io/schema/plan.schema.json").read_text())
@@ -84,7 +85,7 @@ def test_what_is_saved_is_told_from_what_is_read() -> None:
     assert (saved.is_saved, saved.phase, saved.source, saved.target) == (True, "forward", ("R",), ("S(0)",))
     assert not saved.uses
     assert (gathered.is_saved, gathered.uses) == (False, (("relu/b", 0),))
-    assert plan.peak_bytes == 48
+    assert plan.peak.bytes == 48
 
 
 def overlapped(**change: Any) -> Callable[[Json], Any]:

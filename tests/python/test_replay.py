@@ -159,7 +159,7 @@ class Bench:
         constraints = {**NO_OPTIMIZER, **(WHOLE_NORMS if replay.whole_norms else {})}
         # Under way at once takes memory, too, which could be saved without any of that.
         free = self._search_for(model, replay, f"{replay}.free", ["--overlap", "none"], constraints)
-        constraints["memory_limit_bytes"] = int(replay.share * autopar.load_plan(free).peak_bytes)
+        constraints["memory_limit_bytes"] = int(replay.share * autopar.load_plan(free).peak.bytes)
         return self._search_for(model, replay, str(replay), ["--gap", "0.01"], constraints)
 
     def _search_for(

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import ExportError, PlanError
-from .plan import Plan, load_plan
+from .plan import Plan
+from .read_plan import load_plan
 
 if TYPE_CHECKING:
     import torch

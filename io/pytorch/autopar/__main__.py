@@ -1,4 +1,4 @@
-"""The command line: python -m autopar export MODULE:FUNCTION."""
+"""The command line: python -m autopar export MODULE:FUNCTION, and report PLAN."""
 
 from __future__ import annotations
 
@@ -10,30 +10,45 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import ExportError, export
+from . import ExportError, PlanError, export
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        function = load_function(options.function)
-        made = function()
-        if not isinstance(made, tuple) or len(made) not in (2, 3):
-            raise ExportError(f"{options.function}: should return (model, args) or (model, args, kwargs)")
-        name = options.name or function.__name__
-        path = Path(options.output or f"{name}.json.gz")
-        mesh = _parse_mesh(options.mesh, options.mesh_dims)
-        document = export(*made, path=path, name=name, mesh=mesh, cluster=options.cluster, device=options.device)
-    except ExportError as error:
+        options.run(options)
+    except (ExportError, PlanError) as error:
         print(f"autopar: {error}", file=sys.stderr)
         return 1
-    parameters = sum(entry["role"] == "parameter" for entry in document["inputs"])
-    print(f"{path}: {len(document['nodes'])} nodes, {parameters} parameters")
     return 0
 
 
+def _export(options: argparse.Namespace) -> None:
+    function = load_function(options.function)
+    made = function()
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise ExportError(f"{options.function}: should return (model, args) or (model, args, kwargs)")
+    name = options.name or function.__name__
+    path = Path(options.output or f"{name}.json.gz")
+    mesh = _parse_mesh(options.mesh, options.mesh_dims)
+    document = export(*made, path=path, name=name, mesh=mesh, cluster=options.cluster, device=options.device)
+    parameters = sum(entry["role"] == "parameter" for entry in document["inputs"])
+    print(f"{path}: {len(document['nodes'])} nodes, {parameters} parameters")
+
+
+def _report(options: argparse.Namespace) -> None:
+    from .report.run import make_report
+
+    missing = make_report(options.plan, options.output, options.model, options.constraints, options.log_dir)
+    for text in missing:
+        print(f"autopar: {text}", file=sys.stderr)
+    print(f"{options.output}: open it in a browser")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m autopar", description="Export PyTorch models for autopar-search.")
+    parser = argparse.ArgumentParser(
+        prog="python -m autopar", description="Around autopar-search: models in, plans out."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("export", help="capture a training step and write model.json")
     command.add_argument(
@@ -47,6 +62,18 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--mesh-dims", metavar="NAMES", help="names of the mesh dims, such as dp,tp")
     command.add_argument("--device", metavar="TYPE", help="where the step will run, such as cuda; default: the model's")
     command.add_argument("--cluster", metavar="NAME", help="a description in costs/clusters, such as h100")
+    command.set_defaults(run=_export)
+    command = commands.add_parser("report", help="write a plan as one page to look at in a browser")
+    command.add_argument("plan", metavar="PLAN", help="plan.json")
+    command.add_argument("-o", "--output", metavar="FILE", default="report.html", help="default: report.html")
+    command.add_argument(
+        "--model", metavar="MODEL", help="model.json of the plan: the page also says what else was possible"
+    )
+    command.add_argument(
+        "--constraints", metavar="FILE", help="the constraints file that it was searched under, if any"
+    )
+    command.add_argument("--log-dir", metavar="DIR", help="autopar-search's --log-dir: what each rank did")
+    command.set_defaults(run=_report)
     return parser
 
 

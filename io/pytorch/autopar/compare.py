@@ -10,22 +10,9 @@ from typing import Any
 from .errors import PlanError
 from .placements import shard_dim
 from .plan import Plan
+from .tensors import parse_tensor, tensor_text
 
 Json = Mapping[str, Any]
-TENSOR = re.compile(r"(\w+)\[([0-9,]*)\]")
-
-
-def tensor_text(meta: Json) -> str:
-    """Dtype and shape as "bfloat16[16,8192]"."""
-    return f"{meta['dtype']}[{','.join(map(str, meta['shape']))}]"
-
-
-def parse_tensor(text: str | None, place: str) -> tuple[str, list[int]]:
-    """Dtype and shape of "bfloat16[16,8192]"."""
-    match = TENSOR.fullmatch(text or "")
-    if not match:
-        raise PlanError(f"{place}: want a tensor such as bfloat16[16,8192], found {text!r}")
-    return match[1], [int(size) for size in match[2].split(",") if size]
 
 
 def check_mesh(plan: Plan, shape: Sequence[int], names: Sequence[str] | None) -> None:

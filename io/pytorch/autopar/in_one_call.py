@@ -23,7 +23,7 @@ from .exporter import make_model
 from .materialise import Init
 from .model_file import write_document
 from .parallel import ParallelModule
-from .plan import parse_plan
+from .read_plan import parse_plan
 from .replay import apply
 
 PLAN_WRITTEN = (0, 3)  # docs/exit-codes.md

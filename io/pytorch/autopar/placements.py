@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+if TYPE_CHECKING:
+    from torch.distributed.tensor.placement_types import Placement
 
 
 def shard_dim(placement: str) -> int | None:
@@ -21,6 +23,8 @@ def is_partial(placement: str) -> bool:
 
 
 def to_torch(placement: str) -> Placement:
+    from torch.distributed.tensor.placement_types import Partial, Replicate, Shard
+
     dim = shard_dim(placement)
     if dim is not None:
         return Shard(dim)
@@ -28,6 +32,8 @@ def to_torch(placement: str) -> Placement:
 
 
 def to_text(placement: Placement) -> str:
+    from torch.distributed.tensor.placement_types import Partial, Shard
+
     if isinstance(placement, Shard):
         return f"S({placement.dim})"
     return f"P({placement.reduce_op})" if isinstance(placement, Partial) else "R"

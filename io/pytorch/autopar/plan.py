@@ -1,25 +1,21 @@
-"""plan.json (docs/plan-json.md) as data. Reading and printing need no PyTorch."""
+"""plan.json (docs/plan-json.md) as data. Needs no PyTorch; tables need pandas."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import PlanError
-
 if TYPE_CHECKING:
+    import pandas as pd
     from torch.distributed.tensor.placement_types import Placement
 
-FORMAT = "autopar-plan"
-VERSION = 1
+    from .simulation import Simulation
+
 PLACEMENT = re.compile(r"R|S\((0|[1-9][0-9]*)\)|P\((sum|avg|max|min)\)")
 LOCAL_STEPS = ("slice", "zero")
-STEPS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", *LOCAL_STEPS)
 PHASES = ("forward", "backward")
 
 Placements = tuple[str, ...]  # one per mesh dim: "R", "S(0)", "P(sum)"
@@ -34,6 +30,7 @@ class Step:
     to: Placements
     bytes: int
     dtype: str
+    time_ps: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,16 +48,22 @@ class Redistribution:
     phase: str
     source: Placements
     target: Placements
+    dtype: str
     steps: tuple[Step, ...]
     uses: tuple[tuple[str, int], ...]  # (key of the reader, its input)
     graph_outputs: tuple[int, ...]  # indices into the outputs of the graph
     is_saved: bool = False  # the backward starts from its result; it runs behind the value's last use, if not earlier
     overlap: Overlap | None = None  # None: it runs where its result is first read
+    pipelined_ps: int = 0  # of its time, what hides in pieces beside matmuls
 
     @property
     def last_collective(self) -> int:
         """Its place among the steps; -1: all are local."""
         return max((index for index, step in enumerate(self.steps) if step.kind not in LOCAL_STEPS), default=-1)
+
+    @property
+    def time_ps(self) -> int:
+        return sum(step.time_ps for step in self.steps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +73,7 @@ class Collective:
     mesh_dims: tuple[int, ...]
     bytes: int
     dtype: str
+    time_ps: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,9 +82,12 @@ class NodePlan:
     inputs: tuple[Placements, ...]
     outputs: tuple[Placements | None, ...]
     tensors: tuple[str | None, ...]  # dtype and whole shape of each output: "bfloat16[16,8192]"
+    compute_ps: int
+    memory_bytes: int | None = None  # held while it runs; None: a graph input
     programs: tuple[str, ...] = ()  # by mesh dim; "" is the plain op
     collectives: tuple[Collective, ...] = ()
     phase: str | None = None  # None: a graph input, or a plan of a program that did not write it
+    reads: tuple[tuple[str, int], ...] = ()  # by input, the value: key of its node, and which of its outputs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,10 +111,34 @@ class CommunicationTotal:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """How one model's training step runs on a mesh. `print(plan)` is a summary."""
+class Peak:
+    """The highest memory of the step on one device, and what it is for."""
 
-    source: str  # the file, for messages
+    bytes: int
+    node: str | None  # None: when all have run
+    kinds: Mapping[str, int]  # bytes by kind: parameters, optimizer, gradients, inputs, saved, temporary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeshResult:
+    """What a search over meshes found on one of them (docs/meshes.md)."""
+
+    shape: tuple[int, ...]
+    dim_names: tuple[str, ...]
+    cost_ps: int | None  # None: no plan was found
+    bound_ps: int | None  # None: there is no plan
+    left_out: str | None  # why the mesh was not looked at
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """How one model's training step runs on a mesh. Print it for a summary; a notebook shows a picture too.
+
+    `nodes_table()` and its kind need pandas; `simulate()`, `explain()`, `diff()` and `what_if()` run the program
+    `autopar-plan`, which is looked for in the folder AUTOPAR_BUILD_DIR and on the PATH (docs/report.md).
+    """
+
+    source: str  # the file, for messages and for the programs that read it again
     model_name: str
     graph_hash: str
     mesh_shape: tuple[int, ...]
@@ -115,15 +146,23 @@ class Plan:
     cluster: str
     status: str
     cost_ps: int
+    bound_ps: int
     gap: float
+    compute_ps: int
+    communication_ps: int
+    exposed_ps: int
     parameter_bytes: int
-    peak_bytes: int
+    memory_limit_bytes: int
+    peak: Peak
     parameters: Mapping[str, Placements]
     nodes: Mapping[str, NodePlan]
     redistributions: Sequence[Redistribution]
     outputs: Sequence[OutputPlan]
     communication: Sequence[CommunicationTotal]
     recompute: tuple[str, ...]  # keys of forward nodes that run again in the backward
+    meshes: tuple[MeshResult, ...] = ()  # the best first; empty where the mesh was given
+    run: Mapping[str, float] | None = None  # how it was found; None: written with --reproducible
+    progress: tuple[tuple[float, int | None, int], ...] = ()  # of the search: (seconds, cost_ps, bound_ps)
 
     def placements(self) -> dict[str, tuple[Placement, ...]]:
         """DTensor placements at rest of every parameter by its fully qualified name, for use without the rest of the
@@ -133,251 +172,111 @@ class Plan:
 
         return {name: tuple(map(to_torch, placed)) for name, placed in self.parameters.items()}
 
+    def summary(self) -> str:
+        """The plan in some lines: time, memory, placements of the parameters, communication."""
+        from .summary import summary
+
+        return summary(self)
+
     def __str__(self) -> str:
-        mesh = ", ".join(f"{name}={size}" for name, size in zip(self.mesh_dim_names, self.mesh_shape, strict=True))
-        proof = {"optimal": "proven optimal", "random": "random"}.get(self.status, f"gap {self.gap:.2%}")
-        lines = [
-            f"{self.model_name} on a mesh of {mesh} ({self.cluster})",
-            f"predicted step {self.cost_ps / 1e9:.3f} ms, {proof}; "
-            f"{self.peak_bytes / 2**20:.1f} MiB per device, {self.parameter_bytes / 2**20:.1f} MiB of it for "
-            "parameters, gradients and optimizer state",
-            "parameters",
-        ]
-        for placed, names in _fold_names(self.parameters).items():
-            lines.append(f"  ({', '.join(placed)})  {', '.join(names)}")
-        lines.append("communication")
-        for total in self.communication:
-            lines.append(
-                f"  {total.collective} over {', '.join(self.mesh_dim_names[dim] for dim in total.mesh_dims)}: "
-                f"{total.count} times, {total.bytes / 2**20:.2f} MiB, {total.time_ps / 1e9:.3f} ms"
-            )
-        return "\n".join(lines)
+        return self.summary()
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from .notebook import notebook_html
 
-def _fold_names(parameters: Mapping[str, Placements]) -> dict[Placements, list[str]]:
-    """Names by placements; those that differ in numbers only are one, with `*` in the place of the number."""
-    folded: dict[Placements, list[str]] = {}
-    for name, placed in parameters.items():
-        names = folded.setdefault(placed, [])
-        pattern = re.sub(r"(^|\.)[0-9]+(?=\.|$)", r"\1*", name)
-        if pattern not in names:
-            names.append(pattern)
-    return folded
+        return notebook_html(self)
 
+    def to_svg(self) -> str:
+        """A picture of the modules, repeated layers folded, with the placements of their parameters and results."""
+        from .picture import to_svg
 
-def load_plan(path: str | PathLike[str]) -> Plan:
-    """Reads a plan.json. Raises PlanError, which names the file and the place in it."""
-    try:
-        return parse_plan(Path(path).read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise PlanError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise PlanError(f"{path}: is no text in UTF-8: {error}") from error
+        return to_svg(self)
 
+    def nodes_table(self) -> pd.DataFrame:
+        """A row per node, in the order in which they run."""
+        from .tables import nodes_table
 
-def parse_plan(text: str, source: str) -> Plan:
-    """The plan in the text of a plan.json; messages call it `source`."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"{source}: is no JSON: {error}") from error
-    reader = _Reader(source)
-    plan = reader.plan(document)
-    reader.check_overlaps(plan)
-    return plan
+        return nodes_table(self)
 
+    def parameters_table(self) -> pd.DataFrame:
+        """A row per parameter: placements at rest, whole shape, bytes on one device."""
+        from .tables import parameters_table
 
-class _Reader:
-    """Checks what it reads: plans may be edited by hand."""
+        return parameters_table(self)
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._dims: tuple[str, ...] = ()
+    def communication_table(self) -> pd.DataFrame:
+        """A row per mesh dims, collective and phase."""
+        from .tables import communication_table
 
-    def fail(self, place: str, text: str) -> PlanError:
-        return PlanError(f"{self._path}: {place}: {text}")
+        return communication_table(self)
 
-    def get(self, holder: Any, place: str, key: str, kind: type | tuple[type, ...]) -> Any:
-        """`holder[key]`, which must be of type `kind`."""
-        if not isinstance(holder, dict):
-            raise self.fail(place, f"want an object, found {_shown(holder)}")
-        if key not in holder:
-            raise self.fail(place, f'"{key}" is missing')
-        value = holder[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-            raise self.fail(f"{place}.{key}" if place else key, f"want {names}, found {_shown(value)}")
-        return value
+    def redistributions_table(self) -> pd.DataFrame:
+        """A row per step of every redistribution."""
+        from .tables import redistributions_table
 
-    def plan(self, root: Any) -> Plan:
-        if not isinstance(root, dict) or root.get("format") != FORMAT:
-            raise self.fail("format", f'is no plan: want "format": "{FORMAT}"')
-        if root.get("version") != VERSION:
-            raise self.fail("version", f"this program reads version {VERSION}, found {_shown(root.get('version'))}")
-        mesh = self.get(root, "", "mesh", dict)
-        shape = self.get(mesh, "mesh", "shape", list)
-        self._dims = self.strings(mesh, "mesh", "dim_names")
-        if not shape or not all(type(size) is int and size > 0 for size in shape) or len(shape) != len(self._dims):
-            raise self.fail("mesh", f"want one positive size per dim name, found {_shown(mesh)}")
-        model, result, totals = (self.get(root, "", key, dict) for key in ("model", "result", "totals"))
-        parameters = self.get(root, "", "parameters", dict)
-        redistributions = self.get(root, "", "redistributions", list)
-        outputs = self.get(root, "", "outputs", list)
-        return Plan(
-            source=self._path,
-            model_name=self.get(model, "model", "name", str),
-            graph_hash=self.get(model, "model", "graph_hash", str),
-            mesh_shape=tuple(shape),
-            mesh_dim_names=self._dims,
-            cluster=self.get(self.get(root, "", "cluster", dict), "cluster", "name", str),
-            status=self.get(result, "result", "status", str),
-            cost_ps=self.get(result, "result", "cost_ps", int),
-            gap=float(self.get(result, "result", "gap", (int, float))),
-            parameter_bytes=self.get(totals, "totals", "parameter_bytes", int),
-            peak_bytes=self.get(self.get(totals, "totals", "peak", dict), "totals.peak", "bytes", int),
-            parameters={name: self.placements(placed, f"parameters.{name}") for name, placed in parameters.items()},
-            nodes={key: self.node(node, key) for key, node in self.get(root, "", "nodes", dict).items()},
-            redistributions=[self.redistribution(one, index) for index, one in enumerate(redistributions)],
-            outputs=[self.output(one, f"outputs[{index}]") for index, one in enumerate(outputs)],
-            communication=[
-                self.total(one, f"totals.communication[{i}]")
-                for i, one in enumerate(self.get(totals, "totals", "communication", list))
-            ],
-            recompute=self.strings(root, "", "recompute"),
-        )
+        return redistributions_table(self)
 
-    def total(self, value: Any, place: str) -> CommunicationTotal:
-        return CommunicationTotal(
-            collective=self.get(value, place, "collective", str),
-            mesh_dims=self.mesh_dims(value, place),
-            count=self.get(value, place, "count", int),
-            bytes=self.get(value, place, "bytes", int),
-            time_ps=self.get(value, place, "time_ps", int),
-        )
+    def memory_table(self, simulation: Simulation | None = None) -> pd.DataFrame:
+        """Memory on one device over the step: by node, and by time with a simulation."""
+        from .tables import memory_table
 
-    def strings(self, holder: Any, place: str, key: str, *, nulls: bool = False) -> tuple[Any, ...]:
-        listed = self.get(holder, place, key, list)
-        if not all(isinstance(one, str) or (nulls and one is None) for one in listed):
-            raise self.fail(f"{place}.{key}" if place else key, f"want a list of strings, found {_shown(listed)}")
-        return tuple(listed)
+        return memory_table(self, simulation)
 
-    def placements(self, value: Any, place: str) -> Placements:
-        if not isinstance(value, list) or len(value) != len(self._dims):
-            raise self.fail(place, f"want {len(self._dims)} placements, one per mesh dim; found {_shown(value)}")
-        for one in value:
-            if not isinstance(one, str) or not PLACEMENT.fullmatch(one):
-                raise self.fail(place, f"want placements such as R, S(0) or P(sum), found {_shown(one)}")
-        return tuple(value)
+    def simulate(self) -> Simulation:
+        """The plan's timeline on one device, by the simulator (docs/simulate.md)."""
+        from .simulation import simulate
 
-    def mesh_dims(self, holder: Any, place: str) -> tuple[int, ...]:
-        names = self.get(holder, place, "mesh_dims", list)
-        unknown = [name for name in names if name not in self._dims]
-        if unknown or not names:
-            raise self.fail(f"{place}.mesh_dims", f"want names of mesh dims ({', '.join(self._dims)}), found {names}")
-        return tuple(sorted(self._dims.index(name) for name in names))
+        return simulate(self)
 
-    def node(self, node: Any, key: str) -> NodePlan:
-        place = f"nodes.{key}"
-        outputs = self.get(node, place, "outputs", list)
-        tensors = self.strings(node, place, "tensors", nulls=True)
-        if len(tensors) != len(outputs):
-            raise self.fail(f"{place}.tensors", f"want one per output ({len(outputs)}), found {_shown(list(tensors))}")
-        programs = self.strings(node, place, "programs") if "programs" in node else ()
-        collectives = self.get(node, place, "collectives", list) if "collectives" in node else []
-        if programs and len(programs) != len(self._dims):
-            raise self.fail(f"{place}.programs", f"want one per mesh dim, found {_shown(programs)}")
-        inputs = self.get(node, place, "inputs", list)
-        phase = self.get(node, place, "phase", str) if "phase" in node else None
-        if phase not in (None, *PHASES):
-            raise self.fail(f"{place}.phase", f"want {' or '.join(PHASES)}, found {_shown(phase)}")
-        return NodePlan(
-            op=self.get(node, place, "op", str),
-            inputs=tuple(self.placements(one, f"{place}.inputs[{i}]") for i, one in enumerate(inputs)),
-            outputs=tuple(
-                None if one is None else self.placements(one, f"{place}.outputs[{i}]") for i, one in enumerate(outputs)
-            ),
-            tensors=tensors,
-            programs=programs,
-            collectives=tuple(self.collective(one, f"{place}.collectives[{i}]") for i, one in enumerate(collectives)),
-            phase=phase,
-        )
+    def explain(
+        self,
+        name: str,
+        *,
+        model: str | PathLike[str],
+        want: str | None = None,
+        constraints: str | PathLike[str] | None = None,
+    ) -> Any:
+        """What was chosen for a parameter, node or module and what else was possible: the JSON of `autopar-plan
+        explain`. `want`: placements to ask about, such as "S(0),R" or "tp=R". `model`: the model.json that the plan is
+        of; `constraints`: the file that it was searched under, if any.
+        """
+        from .programs import explain
 
-    def collective(self, value: Any, place: str) -> Collective:
-        if self.get(value, place, "step", str) != "all_reduce":
-            raise self.fail(f"{place}.step", 'local programs know "all_reduce" only')
-        return Collective(
-            mesh_dims=self.mesh_dims(value, place),
-            bytes=self.get(value, place, "bytes", int),
-            dtype=self.get(value, place, "dtype", str),
-        )
+        return explain(self, name, model=model, want=want, constraints=constraints)
 
-    def redistribution(self, value: Any, index: int) -> Redistribution:
-        place = f"redistributions[{index}]"
-        dtype = self.get(value, place, "dtype", str)
-        uses = []
-        graph_outputs = []
-        for i, use in enumerate(self.get(value, place, "uses", list)):
-            if isinstance(use, dict) and "graph_output" in use:
-                graph_outputs.append(self.get(use, f"{place}.uses[{i}]", "graph_output", int))
-            else:
-                node = self.get(use, f"{place}.uses[{i}]", "node", str)
-                uses.append((node, self.get(use, f"{place}.uses[{i}]", "input", int)))
-        steps = self.get(value, place, "steps", list)
-        return Redistribution(
-            value=self.get(value, place, "value", str),
-            output=self.get(value, place, "output", int),
-            phase=self.get(value, place, "phase", str),
-            source=self.placements(self.get(value, place, "from", list), f"{place}.from"),
-            target=self.placements(self.get(value, place, "to", list), f"{place}.to"),
-            steps=tuple(self.step(one, f"{place}.steps[{i}]", dtype) for i, one in enumerate(steps)),
-            uses=tuple(uses),
-            graph_outputs=tuple(graph_outputs),
-            is_saved=self.get(value, place, "is_saved", bool) if "is_saved" in value else False,
-            overlap=self.overlap(value, place) if "start" in value or "finish" in value else None,
-        )
+    def diff(self, other: Plan) -> Any:
+        """What differs between this plan and another: the JSON of `autopar-plan diff`."""
+        from .programs import diff
 
-    def overlap(self, value: Any, place: str) -> Overlap:
-        start = self.get(value, place, "start", str)
-        if value.get("finish", "") is None:
-            return Overlap(start=start, finish=None)
-        return Overlap(start=start, finish=self.get(value, place, "finish", str))
+        return diff(self, other)
 
-    def check_overlaps(self, plan: Plan) -> None:
-        """Nodes of one phase stand in the order in which they run."""
-        turns = {key: turn for turn, key in enumerate(plan.nodes)}
-        for index, entry in enumerate(plan.redistributions):
-            if entry.overlap is None:
-                continue
-            place = f"redistributions[{index}]"
-            start, finish = entry.overlap.start, entry.overlap.finish
-            for name, key in (("start", start), ("finish", finish)):
-                if key is not None and (key not in turns or plan.nodes[key].phase != entry.phase):
-                    raise self.fail(f"{place}.{name}", f"want a node of the {entry.phase}, found {_shown(key)}")
-            if finish is not None and turns[finish] <= turns[start]:
-                raise self.fail(f"{place}.finish", f"want a node behind {start}, found {_shown(finish)}")
+    def what_if(
+        self,
+        pins: Mapping[str, Any],
+        *,
+        model: str | PathLike[str],
+        constraints: str | PathLike[str] | None = None,
+        output: str | PathLike[str] | None = None,
+    ) -> Any:
+        """What the step would cost with pins, such as {"layers.*.mlp.w1": {"tp": "S(0)"}}: the JSON of `autopar-plan
+        what-if`. `model` and `constraints` as in `explain`; `output`: where the other plan goes.
+        """
+        from .programs import what_if
 
-    def step(self, value: Any, place: str, dtype: str) -> Step:
-        kind = self.get(value, place, "step", str)
-        if kind not in STEPS:
-            raise self.fail(f"{place}.step", f"want one of {', '.join(STEPS)}, found {_shown(kind)}")
-        return Step(
-            kind=kind,
-            mesh_dims=self.mesh_dims(value, place),
-            to=self.placements(self.get(value, place, "to", list), f"{place}.to"),
-            bytes=self.get(value, place, "bytes", int),
-            dtype=self.get(value, place, "dtype", str) if "dtype" in value else dtype,
-        )
+        return what_if(self, pins, model=model, constraints=constraints, output=output)
 
-    def output(self, value: Any, place: str) -> OutputPlan:
-        return OutputPlan(
-            value=self.get(value, place, "value", str),
-            output=self.get(value, place, "output", int),
-            role=self.get(value, place, "role", str),
-            of=self.get(value, place, "of", str) if "of" in value else None,
-            placements=self.placements(self.get(value, place, "placements", list), f"{place}.placements"),
-        )
+    def report(
+        self,
+        path: str | PathLike[str] = "report.html",
+        *,
+        model: str | PathLike[str] | None = None,
+        constraints: str | PathLike[str] | None = None,
+        log_dir: str | PathLike[str] | None = None,
+    ) -> None:
+        """Writes the plan as one page to look at in a browser (docs/report.md). With `model` (and `constraints`, as in
+        `explain`) it says what else was possible; `log_dir`: that of autopar-search, for what each rank did.
+        """
+        from .report.run import make_report
 
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+        make_report(self.source, path, model, constraints, log_dir)

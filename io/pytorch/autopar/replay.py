@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from .again import repeat_nodes
 from .capture import Capture, Loss, capture, flatten_arguments
 from .collectives import Collectives
-from .compare import check_graph, check_mesh, check_other_sizes, check_parameters, parse_tensor, tensor_text
+from .compare import check_graph, check_mesh, check_other_sizes, check_parameters
 from .errors import PlanError
 from .exporter import check_torch
 from .groups import Groups, groups_ahead, groups_of
@@ -24,10 +24,12 @@ from .materialise import Init, materialise, skeleton_of
 from .model_file import graph_hash
 from .parallel import ParallelModule, Step, place_whole
 from .placements import Device
-from .plan import NodePlan, Plan, load_plan
+from .plan import NodePlan, Plan
 from .program import LocalStep
 from .random_numbers import is_random
+from .read_plan import load_plan
 from .regions import RegionSite
+from .tensors import parse_tensor, tensor_text
 
 
 def apply(
