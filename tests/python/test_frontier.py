@@ -11,7 +11,7 @@ from typing import Any
 from rule_check import build_folder
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = str(ROOT / "tests" / "models" / "transformer.json")
+MODEL = str(ROOT / "tests" / "models" / "mlp.json")
 
 
 def search(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
