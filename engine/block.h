@@ -93,8 +93,9 @@ BlockResult merge(const std::vector<BlockResult>& parts, const BlockOptions& opt
 BlockResult search(const Block& block, const BlockOptions& options, const Deadline& deadline);
 
 /// Finds the values behind a row that search() gave: `block` allows one value of each kept variable, and `cost` (usage
-/// not priced) and `usage` are the row's. Depth first, ends at the first solution. Empty if there is none or the
-/// deadline passed.
+/// not priced) and `usage` are the row's. Also values that cost or use less will do: prices are rounded value by value,
+/// so that such a row may just have been beyond the gap where the given one was not, and beats it here. Depth first,
+/// ends at the first solution. Empty if there is none or the deadline passed.
 std::vector<std::int32_t> find_values(const Block& block, Cost cost, const std::vector<std::int64_t>& usage,
                                       const BlockOptions& options, const Deadline& deadline);
 

@@ -333,7 +333,7 @@ Pieces::Merged Pieces::merge(const std::vector<Found>& found, Cost gap, const Bl
   return merged;
 }
 
-// With its separators decided a piece is small: search it again for exactly the row that the merge used.
+// With its separators decided a piece is small: search it again for the row that the merge used.
 bool Pieces::fill_inner(const Piece& piece, const Relation& relation, std::size_t row, const BlockOptions& options,
                         const Deadline& deadline, std::vector<std::int32_t>& values) const {
   Block block;

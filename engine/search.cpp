@@ -1,6 +1,7 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "engine/block.h"
 #include "engine/block_bound.h"
@@ -139,8 +140,8 @@ std::vector<std::int32_t> find_values(const Block& block, Cost cost, const std::
   Relation found = *result.relation;
   bound.restore(found);
   for (std::size_t i = 0; i < found.rows.size(); ++i) {
-    const bool same_usage = std::equal(usage.begin(), usage.end(), found.usage_of(i));
-    if (found.rows[i].excess - found.rows[i].price != cost || !same_usage) continue;
+    const bool fits = std::equal(usage.begin(), usage.end(), found.usage_of(i), std::greater_equal<>());
+    if (found.rows[i].excess - found.rows[i].price > cost || !fits) continue;
     std::vector<std::int32_t> values(block.variables.size(), 0);
     std::vector<std::int32_t> none;
     trace(*result.relation, i, values, none);

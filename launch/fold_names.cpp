@@ -78,7 +78,7 @@ std::vector<FoldedName> fold_group(const std::vector<std::string>& pieces, const
   }
   std::size_t grid = 1;
   for (const std::set<long>& numbers : all) grid *= numbers.size();
-  if (grid == members.size()) {
+  if (grid == members.size() || all.empty()) {  // else several things have one name, which has no number
     whole.name = join(pieces, all);
     return {whole};
   }

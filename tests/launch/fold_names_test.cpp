@@ -39,6 +39,11 @@ TEST(FoldNamesTest, an_incomplete_grid_stands_for_exactly_its_names) {
               ElementsAre("l.0-1.e.0.w ", "l.0.e.1.w "));
 }
 
+TEST(FoldNamesTest, one_name_may_stand_for_several_things) {
+  EXPECT_THAT(fold({{"embed.w", "a"}, {"embed.w", "a"}, {"l.0.w", ""}, {"l.0.w", ""}}),
+              ElementsAre("embed.w a", "l.0.w "));
+}
+
 TEST(FoldNamesTest, keys_of_nodes_have_slashes_too) {
   EXPECT_THAT(fold({{"l.0/f/add.1", ""}, {"l.1/f/add.1", ""}}), ElementsAre("l.0-1/f/add.1 "));
 }
