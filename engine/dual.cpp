@@ -89,9 +89,7 @@ void Dual::take_message(std::int32_t edge, const Dual& other, std::int32_t sourc
       const auto where = std::lower_bound(from.states->begin(), from.states->end(), (*end.states)[state]);
       own[state] = message[ix(where - from.states->begin())];
     }
-    for (std::size_t x = 0; x < end.state_of->size(); ++x) {
-      theta_[offset(end.variable) + x] += own[ix((*end.state_of)[x])];
-    }
+    add_by_state(theta_.data() + offset(end.variable), end.state_of->data(), end.state_of->size(), own.data());
   };
   take_over(here.u, there->u, true);
   take_over(here.v, there->v, false);

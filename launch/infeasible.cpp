@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "launch/exit_codes.h"
 #include "launch/fold_names.h"
 #include "launch/summary.h"
 #include "launch/units.h"
@@ -136,6 +137,14 @@ std::string explain_memory(const partition::Problem& problem, const Advice& advi
     text += fmt::format(". All places together need more than {}", exact(advice.too_low));
   }
   return text + ways_out(problem, advice);
+}
+
+NoPlan explain_lack_of_memory(const Task& task, const Arguments& arguments, const TaskFiles& files,
+                              const partition::PlanSearchResult& found, partition::SharedSolver& solver) {
+  const Advice advice = find_advice(task, arguments, files, found.points, solver);
+  const bool is_proven =
+      found.status == engine::Status::kInfeasible || advice.least.bound_bytes > task.problem.pins.memory_limit_bytes;
+  return {is_proven ? kExitInfeasible : kExitNoSolution, explain_memory(task.problem, advice, is_proven)};
 }
 
 }  // namespace autopar::launch

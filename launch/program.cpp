@@ -213,13 +213,18 @@ class Rank0 {
     if (const auto known = checkpoint_->find(kSolves)) record = engine::unpack_record(*known);
     solver.resume(std::move(record),
                   [&](const engine::SolveRecord& grown) { checkpoint_->put(kSolves, engine::pack(grown)); });
-    const partition::PlanSearchResult found = partition::search_plan(input, options, solver);
+    partition::PlanSearchResult found = partition::search_plan(input, options, solver);
     engine::Timing& timing = comm.timing();
     timing.add(engine::Phase::kRead, task_->read_s);
     timing.add(engine::Phase::kPrice, task_->build_s);
-    const Verdict verdict = !found.plan               ? explain(found, solver)
-                            : arguments_.has_frontier ? write(search_frontier(*task_, options, solver, found), watch)
-                                                      : write(found, {}, watch.seconds());
+    Verdict verdict;
+    if (!found.plan) {
+      verdict = explain(found, solver);
+    } else if (arguments_.has_frontier) {
+      verdict = write(search_frontier(*task_, options, solver, std::move(found)), watch);
+    } else {
+      verdict = write(found, {}, watch.seconds());
+    }
     solver.leave();
     return verdict;
   }
@@ -261,9 +266,8 @@ class Rank0 {
     if (!is_infeasible && solver.is_out_of_time()) {
       return stopped_without("plan");
     }
-    const Advice advice = find_advice(*task_, arguments_, files_, found.points, solver);
-    const bool is_proven = is_infeasible || advice.least.bound_bytes > task_->problem.pins.memory_limit_bytes;
-    return fail(is_proven ? kExitInfeasible : kExitNoSolution, explain_memory(task_->problem, advice, is_proven));
+    const NoPlan why = explain_lack_of_memory(*task_, arguments_, files_, found, solver);
+    return fail(why.exit_code, why.text);
   }
 
   Verdict write(const partition::PlanSearchResult& found, std::vector<io::MeshOutcome> meshes, double solve_s) {

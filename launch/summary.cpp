@@ -88,6 +88,16 @@ std::string proof_text(engine::Cost cost, engine::Cost bound, bool is_complete) 
   return fmt::format("{}at most {:.3g}% above the optimum", limit, 100 * (ratio - 1));
 }
 
+std::string times_text(engine::Cost cost_ps, engine::Cost compute_ps, engine::Cost communication_ps) {
+  const double total = std::max(1.0, static_cast<double>(cost_ps));
+  const auto percent = [&](engine::Cost ps) { return 100 * static_cast<double>(ps) / total; };
+  const engine::Cost exposed_ps = cost_ps - compute_ps;
+  const engine::Cost hidden_ps = communication_ps - exposed_ps;
+  const std::string text = fmt::format("{} compute ({:.1f}%), {} communication ({:.1f}%)", time_text(compute_ps),
+                                       percent(compute_ps), time_text(exposed_ps), percent(exposed_ps));
+  return hidden_ps > 0 ? fmt::format("{}; {} more hide behind compute", text, time_text(hidden_ps)) : text;
+}
+
 std::string memory_parts(const partition::PlanMemory& memory) {
   std::vector<std::string> parts;
   for (std::size_t kind = 0; kind < partition::kNumMemoryKinds; ++kind) {
@@ -102,13 +112,7 @@ std::string memory_parts(const partition::PlanMemory& memory) {
 std::string summary(const partition::Problem& problem, const partition::Plan& plan, const io::PlanResult& result,
                     const io::RunInfo& run) {
   std::string text = head(problem, plan.cost_ps, result, run);
-  const double total = std::max(1.0, static_cast<double>(plan.cost_ps));
-  const std::int64_t exposed_ps = plan.cost_ps - plan.compute_ps;
-  const std::int64_t hidden_ps = plan.communication_ps - exposed_ps;
-  text += fmt::format("Time            {} compute ({:.1f}%), {} communication ({:.1f}%)", time_text(plan.compute_ps),
-                      100 * static_cast<double>(plan.compute_ps) / total, time_text(exposed_ps),
-                      100 * static_cast<double>(exposed_ps) / total);
-  text += hidden_ps > 0 ? fmt::format("; {} more hide behind compute\n", time_text(hidden_ps)) : "\n";
+  text += fmt::format("Time            {}\n", times_text(plan.cost_ps, plan.compute_ps, plan.communication_ps));
   text += memory(problem.graph, plan);
   text += "\nCommunication of one device\n" + communication(plan);
   text += "\nParameters\n" + parameters(problem.graph, plan);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "engine/core.h"
 #include "engine/dual.h"
 #include "engine/index.h"
+#include "engine/usage.h"
 #include "io/input_error.h"
 #include "launch/units.h"
 #include "partition/choices.h"
@@ -152,12 +152,7 @@ class Asker {
     };
     if (std::none_of(list.begin(), list.end(), needs_rank)) return;
     const partition::ModelNetwork& model = replanner_.task().model;
-    engine::LiveValues live;
-    for (std::int32_t v = 0; v < model.network.num_variables(); ++v) {
-      live.emplace_back(ix(model.network.domain(v).size()));
-      std::iota(live.back().begin(), live.back().end(), 0);
-    }
-    const engine::Core core(model.network, live);
+    const engine::Core core(model.network, engine::all_values(model.network));
     engine::Dual dual(core);
     for (int i = 0; i < kSweeps; ++i) dual.sweep(engine::Precision::kExact);
     for (Explained& one : list) {

@@ -16,10 +16,11 @@
 #include "engine/index.h"
 #include "io/choices.h"
 #include "io/plan_totals.h"
-#include "launch/fold_names.h"
 #include "launch/plan/communication.h"
+#include "launch/plan/fold_modules.h"
 #include "launch/plan/json_parts.h"
 #include "launch/plan/module_facts.h"
+#include "launch/plan/show.h"
 #include "launch/text_table.h"
 #include "launch/units.h"
 
@@ -201,33 +202,19 @@ class Comparer {
   std::size_t num_modules_ = 0;
 };
 
-/// Changes that are the same, in modules whose paths differ in numbers only.
-struct FoldedChange {
-  std::string name;
-  ModuleChange change;
-  std::vector<std::string> paths;
-};
+/// Changes that are the same.
+using FoldedChanges = FoldedModules<ModuleChange>;
 
-std::vector<FoldedChange> fold(const std::vector<ModuleChange>& changes) {
-  std::vector<NamedFacts> items;
-  for (const ModuleChange& change : changes) {
+std::vector<FoldedChanges> fold(const std::vector<ModuleChange>& changes) {
+  return fold_modules(changes, [](const ModuleChange& change) {
     std::string facts = fmt::format("{} {} {}", change.again_a, change.again_b, change.num_placed_otherwise);
     for (const auto& words : change.words) facts += fmt::format("\n{}\n{}\n{}", words.mesh_dim, words.a, words.b);
-    items.push_back({module_name(change.path), std::move(facts)});
-  }
-  std::vector<FoldedChange> folded;
-  for (const FoldedName& group : fold_names(items)) {
-    FoldedChange& one = folded.emplace_back(FoldedChange{group.name, changes[group.members.front()], {}});
-    for (const std::size_t member : group.members) one.paths.push_back(changes[member].path);
-  }
-  return folded;
+    return facts;
+  });
 }
 
 std::string title(char letter, const NamedPlan& named) {
-  const WrittenPlan& plan = named.plan;
-  return fmt::format("{}  {}: {} on {} device{} ({}) of {}\n", letter, named.name, plan.model_name,
-                     plan.mesh.num_devices(), plan.mesh.num_devices() == 1 ? "" : "s", mesh_text(plan.mesh),
-                     plan.cluster_name);
+  return fmt::format("{}  {}: {}\n", letter, named.name, subject_text(named.plan));
 }
 
 std::string communication_text(const std::vector<ComparedRow>& compared) {
@@ -252,17 +239,17 @@ std::string communication_text(const std::vector<ComparedRow>& compared) {
   return "\nCommunication of one device, where it differs\n" + text_table(rows, 4);
 }
 
-std::string modules_text(const std::vector<FoldedChange>& changes, std::size_t num_modules) {
+std::string modules_text(const std::vector<FoldedChanges>& changes, std::size_t num_modules) {
   if (changes.empty()) return "\nAll modules are treated alike\n";
   std::size_t num_changed = 0;
   std::string text;
-  for (const FoldedChange& folded : changes) {
+  for (const FoldedChanges& folded : changes) {
     num_changed += folded.paths.size();
     text += fmt::format("  {}\n", folded.name);
-    for (const auto& words : folded.change.words) {
+    for (const auto& words : folded.facts.words) {
       text += fmt::format("    {}: {}  →  {}\n", words.mesh_dim, words.a, words.b);
     }
-    const ModuleChange& change = folded.change;
+    const ModuleChange& change = folded.facts;
     if (change.words.empty() && change.num_placed_otherwise > 0) {
       text += fmt::format("    {} op{} placed otherwise\n", change.num_placed_otherwise,
                           change.num_placed_otherwise == 1 ? " is" : "s are");
@@ -285,7 +272,7 @@ std::string diff_text(const NamedPlan& a, const NamedPlan& b) {
     rows.push_back({figure.name, amount(figure, figure.a), amount(figure, figure.b), difference(figure)});
   }
   Comparer comparer(a.plan, b.plan);
-  const std::vector<FoldedChange> changes = fold(comparer.changes());
+  const std::vector<FoldedChanges> changes = fold(comparer.changes());
   return text + "\n" + text_table(rows, 1) + communication_text(compare_communication(a.plan, b.plan)) +
          modules_text(changes, comparer.num_modules());
 }
@@ -308,14 +295,14 @@ Json diff_as_json(const NamedPlan& a, const NamedPlan& b) {
   }
   json["communication"] = communication;
   Json modules = Json::array();
-  for (const FoldedChange& folded : fold(Comparer(a.plan, b.plan).changes())) {
+  for (const FoldedChanges& folded : fold(Comparer(a.plan, b.plan).changes())) {
     Json dims = Json::object();
-    for (const auto& words : folded.change.words) dims[words.mesh_dim] = {{"a", words.a}, {"b", words.b}};
+    for (const auto& words : folded.facts.words) dims[words.mesh_dim] = {{"a", words.a}, {"b", words.b}};
     modules.push_back({{"name", folded.name},
                        {"paths", folded.paths},
                        {"mesh_dims", dims},
-                       {"recomputed", {{"a", folded.change.again_a}, {"b", folded.change.again_b}}},
-                       {"placed_otherwise", folded.change.num_placed_otherwise}});
+                       {"recomputed", {{"a", folded.facts.again_a}, {"b", folded.facts.again_b}}},
+                       {"placed_otherwise", folded.facts.num_placed_otherwise}});
   }
   json["modules"] = modules;
   return json;

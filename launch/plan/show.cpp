@@ -10,8 +10,8 @@
 #include "engine/index.h"
 #include "io/choices.h"
 #include "io/plan_totals.h"
-#include "launch/fold_names.h"
 #include "launch/plan/communication.h"
+#include "launch/plan/fold_modules.h"
 #include "launch/plan/json_parts.h"
 #include "launch/plan/module_facts.h"
 #include "launch/summary.h"
@@ -26,41 +26,19 @@ using partition::WrittenPlan;
 
 double ms(std::int64_t ps) { return static_cast<double>(ps) * 1e-9; }
 
-/// Modules of equal facts whose paths differ in numbers only.
-struct FoldedModule {
-  std::string name;
-  ModuleFacts facts;  ///< of all of them
-  std::vector<std::string> paths;
-};
-
-std::vector<FoldedModule> fold(const std::vector<ModuleFacts>& modules) {
-  std::vector<NamedFacts> items;
-  for (const ModuleFacts& module : modules) {
-    items.push_back({module_name(module.path), fmt::format("{}\n{}\n{}", fmt::join(module.parameters, "\n"),
-                                                           fmt::join(module.words, "\n"), module.num_again)});
-  }
-  std::vector<FoldedModule> folded;
-  for (const FoldedName& group : fold_names(items)) {
-    FoldedModule& one = folded.emplace_back(FoldedModule{group.name, modules[group.members.front()], {}});
-    for (const std::size_t member : group.members) one.paths.push_back(modules[member].path);
-  }
-  return folded;
+std::vector<FoldedModules<ModuleFacts>> fold(const WrittenPlan& plan) {
+  return fold_modules(module_facts(plan), [](const ModuleFacts& module) {
+    return fmt::format("{}\n{}\n{}", fmt::join(module.parameters, "\n"), fmt::join(module.words, "\n"),
+                       module.num_again);
+  });
 }
 
 std::string head_text(const WrittenPlan& plan) {
-  const double step = std::max(1.0, static_cast<double>(plan.cost_ps));
-  const auto percent = [&](std::int64_t ps) { return 100 * static_cast<double>(ps) / step; };
-  const std::int64_t exposed_ps = plan.cost_ps - plan.compute_ps;
-  std::string text = fmt::format("{} on {} device{} ({}) of {}\n\n", plan.model_name, plan.mesh.num_devices(),
-                                 plan.mesh.num_devices() == 1 ? "" : "s", mesh_text(plan.mesh), plan.cluster_name);
+  std::string text = subject_text(plan) + "\n\n";
   text += fmt::format(
       "Predicted step  {}, {}\n", time_text(plan.cost_ps),
       plan.status == "random" ? "a random plan" : proof_text(plan.cost_ps, plan.bound_ps, plan.status == "optimal"));
-  text += fmt::format("Time            {} compute ({:.1f}%), {} communication ({:.1f}%)", time_text(plan.compute_ps),
-                      percent(plan.compute_ps), time_text(exposed_ps), percent(exposed_ps));
-  const std::int64_t hidden_ps = plan.communication_ps - exposed_ps;
-  text += hidden_ps > 0 ? fmt::format("; {} more hide behind compute\n", time_text(hidden_ps)) : "\n";
-  return text;
+  return text + fmt::format("Time            {}\n", times_text(plan.cost_ps, plan.compute_ps, plan.communication_ps));
 }
 
 std::string memory_text(const WrittenPlan& plan) {
@@ -91,7 +69,7 @@ std::string communication_text(const WrittenPlan& plan) {
 
 std::string modules_text(const WrittenPlan& plan) {
   std::string text = "\nModules\n";
-  for (const FoldedModule& module : fold(module_facts(plan))) {
+  for (const FoldedModules<ModuleFacts>& module : fold(plan)) {
     std::vector<std::string> dims;
     for (std::size_t dim = 0; dim < module.facts.words.size(); ++dim) {
       dims.push_back(fmt::format("{}: {}", plan.mesh.dim_names[dim], module.facts.words[dim]));
@@ -113,6 +91,11 @@ bool has_reads(const WrittenPlan& plan) {
 
 }  // namespace
 
+std::string subject_text(const WrittenPlan& plan) {
+  return fmt::format("{} on {} device{} ({}) of {}", plan.model_name, plan.mesh.num_devices(),
+                     plan.mesh.num_devices() == 1 ? "" : "s", mesh_text(plan.mesh), plan.cluster_name);
+}
+
 std::string show_text(const WrittenPlan& plan) {
   std::string text = head_text(plan) + memory_text(plan) + communication_text(plan) + modules_text(plan);
   if (!has_reads(plan)) {
@@ -127,7 +110,7 @@ std::string show_json(const WrittenPlan& plan) {
   Json json = head_json(plan);
   json["communication"] = communication_json(plan, communication_rows(plan, partition::simulate(plan)));
   Json list = Json::array();
-  for (const FoldedModule& module : fold(module_facts(plan))) {
+  for (const FoldedModules<ModuleFacts>& module : fold(plan)) {
     Json dims = Json::object();
     for (std::size_t dim = 0; dim < module.facts.words.size(); ++dim) {
       dims[plan.mesh.dim_names[dim]] = module.facts.words[dim];

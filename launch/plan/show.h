@@ -6,6 +6,9 @@
 
 namespace autopar::launch {
 
+/// What it is a plan of: "llama8b on 32 devices (dp=8, tp=4) of h100".
+std::string subject_text(const partition::WrittenPlan& plan);
+
 /// The plan as a person reads it: times, memory at the peak, collectives, and what happens to each module, equal layers
 /// folded.
 std::string show_text(const partition::WrittenPlan& plan);

@@ -61,13 +61,11 @@ Problem minimal_conflict(Replanner& replanner, const Task& task) {
 
 /// Why no plan was found.
 Answer why_none(Replanner& replanner, const Task& task, const partition::PlanSearchResult& found) {
-  const bool is_infeasible = found.status == engine::Status::kInfeasible;
-  if (is_infeasible && found.points.empty()) {
+  if (found.status == engine::Status::kInfeasible && found.points.empty()) {
     return {kExitInfeasible, explain_contradiction(minimal_conflict(replanner, task))};
   }
-  const Advice advice = find_advice(task, replanner.arguments(), replanner.files(), found.points, replanner.solver());
-  const bool is_proven = is_infeasible || advice.least.bound_bytes > task.problem.pins.memory_limit_bytes;
-  return {is_proven ? kExitInfeasible : kExitNoSolution, explain_memory(task.problem, advice, is_proven)};
+  NoPlan why = explain_lack_of_memory(task, replanner.arguments(), replanner.files(), found, replanner.solver());
+  return {why.exit_code, std::move(why.text)};
 }
 
 /// Whether the plan is one that the pins allow.

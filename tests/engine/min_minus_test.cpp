@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 
 #include "engine/dual.h"
+#include "engine/usage.h"
 #include "tests/engine/random_network.h"
 
 namespace autopar::engine {
@@ -107,15 +107,13 @@ TEST(CoarseTableTest, coarse_sweeps_bound_from_below_and_exact_ones_get_the_rest
     const Drawn drawn = draw(random, 40);
     // Two variables, whose optimum sweeps find.
     CostNetwork network;
-    LiveValues live;
     for (const std::int32_t count : {drawn.table.rows, drawn.table.cols}) {
       std::vector<Cost> costs;
       for (std::int32_t x = 0; x < count; ++x) costs.push_back(draw_between(random, 0, 1'000'000'000));
       network.domains.push_back({std::move(costs), {}, {}});
       network.variables.push_back({static_cast<std::int32_t>(network.variables.size())});
-      live.emplace_back(static_cast<std::size_t>(count));
-      std::iota(live.back().begin(), live.back().end(), 0);
     }
+    const LiveValues live = all_values(network);
     network.tables.push_back(drawn.table);
     network.projections = {live[0], live[1]};
     network.edges = {{0, 1, 0, 0, 1}};
