@@ -45,6 +45,10 @@ std::string search(const Scratch& scratch, const std::string& file, const std::s
   return path;
 }
 
+/// Of the model mlp on 2 x 2 devices.
+constexpr const char* kLittleMemory = R"json({"format": "autopar-constraints", "version": 1,
+    "memory_limit_bytes": 24000000})json";
+
 std::int64_t cost_of(const std::string& plan) { return io::read_plan(plan).cost_ps; }
 
 class PlanShowTest : public ::testing::TestWithParam<const char*> {};
@@ -206,8 +210,7 @@ TEST(PlanExplainTest, says_what_blocks_a_placement) {
 
 TEST(PlanExplainTest, memory_blocks_too) {
   const Scratch scratch;
-  const std::string limit = scratch.put("c.json", R"json({"format": "autopar-constraints", "version": 1,
-      "memory_limit_bytes": 24000000})json");
+  const std::string limit = scratch.put("c.json", kLittleMemory);
   const std::string plan = search(scratch, "plan.json", "mlp", "--mesh dp=2,tp=2 --constraints " + quoted(limit));
   const Outcome outcome = run_plan("explain " + quoted(plan) + " 'blocks.*.*.weight' --want R,R --model " +
                                    quoted(model_path("mlp")) + " --constraints " + quoted(limit));
@@ -279,8 +282,7 @@ TEST(PlanWhatIfTest, pins_that_the_plan_fulfils_change_nothing) {
 
 TEST(PlanWhatIfTest, pins_that_cannot_be_are_named) {
   const Scratch scratch;
-  const std::string limit = scratch.put("c.json", R"json({"format": "autopar-constraints", "version": 1,
-      "memory_limit_bytes": 24000000})json");
+  const std::string limit = scratch.put("c.json", kLittleMemory);
   const std::string plan = search(scratch, "plan.json", "mlp", "--mesh dp=2,tp=2 --constraints " + quoted(limit));
   const std::string rest =
       " " + quoted(plan) + " --model " + quoted(model_path("mlp")) + " --constraints " + quoted(limit);

@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from autopar.local_programs import Running, Site, run_local
 from autopar.placements import Device
@@ -100,6 +101,14 @@ def build_folder() -> Path | None:
         return Path(folder)
     built = sorted(Path(__file__).parents[2].glob("build/*/autopar-search"))
     return built[0].parent if built else None
+
+
+def needed_build_folder() -> Path:
+    """For tests, which are skipped where nothing is built."""
+    folder = build_folder()
+    if folder is None:
+        pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
+    return folder
 
 
 def dump_rules() -> str | None:

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rule_check import build_folder
+from rule_check import needed_build_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "tests" / "models"
 
 
 def search(folder: Path, model: str, *options: str) -> subprocess.CompletedProcess[str]:
-    build = build_folder()
-    if build is None:
-        pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
+    build = needed_build_folder()
     program = str(build / "autopar-search")
     command = [
         program,

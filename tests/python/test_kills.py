@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from rule_check import build_folder
+from rule_check import needed_build_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 RANKS = 3
@@ -176,9 +176,7 @@ def said_until_end(run: subprocess.Popen[str], limit_s: float) -> str:
 
 @pytest.fixture
 def searches(tmp_path: Path) -> Searches:
-    build = build_folder()
-    if build is None:
-        pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
+    build = needed_build_folder()
     return Searches((build / "autopar-search").resolve(), tmp_path.resolve())
 
 

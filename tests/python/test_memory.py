@@ -7,12 +7,11 @@ from pathlib import Path
 import memory_checks
 import pytest
 from ranks import run_checks
-from rule_check import build_folder
+from rule_check import needed_build_folder
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_memory(size: int, tmp_path: Path) -> None:
-    if build_folder() is None:
-        pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
+    needed_build_folder()
     for name, failure in run_checks(size, memory_checks.__name__, tmp_path).items():
         assert not failure, f"{name}: {failure}"

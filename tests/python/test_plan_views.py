@@ -18,7 +18,7 @@ from autopar.read_plan import parse_plan
 from autopar.report.alive import alive_at_peak
 from autopar.summary import bytes_text, time_text
 from autopar.tensors import num_bytes
-from rule_check import build_folder
+from rule_check import build_folder, needed_build_folder
 from test_plan import document
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,9 +29,7 @@ SEARCHES = [("transformer", "dp=2,tp=2", "cpu-gloo"), ("mlp", "dp=4,tp=2", "h100
 @pytest.fixture(scope="module", params=SEARCHES, ids=[name for name, *_ in SEARCHES])
 def searched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A model and its plan."""
-    folder = build_folder()
-    if folder is None:
-        pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
+    folder = needed_build_folder()
     name, mesh, cluster = request.param
     model = ROOT / "tests" / "models" / f"{name}.json"
     path = tmp_path_factory.mktemp("plan") / f"{name}.plan.json"

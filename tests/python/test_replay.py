@@ -17,7 +17,7 @@ import autopar
 import pytest
 from replay_models import BETTER, FAMILIES, make
 from replay_runner import Case, Outcome, compare, read_record, run_cases, single_process, write_record
-from rule_check import build_folder
+from rule_check import needed_build_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 # A replay sums in other orders than a single process, so both are about as far off the exact result, which is taken
@@ -118,9 +118,7 @@ def cluster() -> dict[str, Any]:
 
 
 def search_program() -> str:
-    folder = build_folder()
-    if folder is None:
-        pytest.skip("autopar-search is not built")
+    folder = needed_build_folder()
     return str(folder / "autopar-search")
 
 

@@ -18,7 +18,7 @@ from autopar.read_plan import parse_plan
 from autopar.report import report_html
 from autopar.report.charts import progress_chart
 from convert_capture import convert, read_capture
-from rule_check import build_folder
+from rule_check import build_folder, needed_build_folder
 
 sync_api = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("jinja2")
@@ -29,9 +29,7 @@ SECONDS_LIMIT = 2
 
 
 def search(folder: Path, model: Path, mesh: str) -> Path:
-    built = build_folder()
-    if built is None:
-        pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
+    built = needed_build_folder()
     path = folder / f"{model.name.split('.')[0]}.plan.json"
     command = [str(built / "autopar-search"), str(model), "--mesh", mesh, "--cluster", "h100", "-q", "-o", str(path)]
     subprocess.run(command, check=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rule_check import build_folder
+from rule_check import needed_build_folder
 from scaling_study import StudyError, plots
 from scaling_study.__main__ import main
 from scaling_study.pool import Machine, Task, simulate
@@ -364,9 +364,7 @@ def test_another_study_in_the_folder_is_refused(stub: Stub) -> None:
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    build = build_folder()
-    if build is None:
-        pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
+    build = needed_build_folder()
     return (build / "autopar-search").resolve()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rule_check import build_folder
+from rule_check import needed_build_folder
 from slurm_cluster import missing_programs, slurm, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,9 +99,7 @@ def ranks_of(folder: Path) -> list[int]:
 
 @pytest.fixture(scope="module")
 def shared_cluster() -> Iterator[Cluster]:
-    build = build_folder()
-    if build is None:
-        pytest.skip("autopar-search is not built; AUTOPAR_BUILD_DIR can name the build folder")
+    build = needed_build_folder()
     if (missing := missing_programs()) and "CI" not in os.environ:
         pytest.skip(f"{', '.join(missing)} not installed; launch/setup.sh --dev installs them")
     with slurm() as environment:

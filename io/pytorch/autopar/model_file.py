@@ -5,14 +5,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from .errors import ExportError
+from .whole_file import write_whole
 
 FORMAT = "autopar-model"
 VERSION = 1
@@ -83,10 +82,7 @@ def write_document(document: Mapping[str, Any], path: Path) -> None:
     data = to_text(document).encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=6, mtime=0)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        part.write_bytes(data)
-        os.replace(part, path)
+        write_whole(path, data)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise ExportError(f"{path}: cannot be written: {error.strerror or error}") from error

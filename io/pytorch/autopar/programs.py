@@ -1,4 +1,4 @@
-"""Runs the programs that know more of a plan than its file says: the simulator and the search."""
+"""Runs the program autopar-plan, which knows more of a plan than its file says: it simulates and searches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,6 @@ def find_program(name: str) -> str | None:
     return shutil.which(name)
 
 
-def simulate_command() -> list[str]:
-    if (program := find_program("autopar-plan")) is not None:
-        return [program, "simulate"]
-    if (program := find_program("autopar-simulate")) is not None:
-        return [program]
-    raise _not_found()
-
-
 def plan_file(plan: Plan) -> Path:
     path = Path(plan.source)
     if not path.is_file():
@@ -44,21 +36,18 @@ def run_json(plan: Plan, command: str, *arguments: str) -> Any:
     program = find_program("autopar-plan")
     if program is None:
         raise _not_found()
-    return run([program, command, str(plan_file(plan)), *arguments, "--json"])
-
-
-def run(command: Sequence[str]) -> Any:
+    line = [program, command, str(plan_file(plan)), *arguments, "--json"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise PlanError(f"{command[0]} cannot be run: {error.strerror or error}") from error
+        raise PlanError(f"{program} cannot be run: {error.strerror or error}") from error
     if done.returncode != 0:
         message = done.stderr.strip() or done.stdout.strip()
-        raise PlanError(f"{' '.join(command)} ended with exit code {done.returncode}: {message}")
+        raise PlanError(f"{' '.join(line)} ended with exit code {done.returncode}: {message}")
     try:
         return json.loads(done.stdout)
     except ValueError as error:
-        raise PlanError(f"{' '.join(command)}: did not print JSON: {error}") from error
+        raise PlanError(f"{' '.join(line)}: did not print JSON: {error}") from error
 
 
 def show(plan: Plan) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .plan import Plan
-from .programs import plan_file, run, simulate_command
+from .programs import run_json
 
 # Rows of the trace that the simulator writes.
 ROWS = ("compute", "communication, waited for", "communication, ahead")
@@ -41,7 +41,7 @@ class Simulation:
 def simulate(plan: Plan) -> Simulation:
     with tempfile.TemporaryDirectory(prefix="autopar-") as folder:
         trace = Path(folder) / "trace.json"
-        summary = run([*simulate_command(), str(plan_file(plan)), "--json", "--trace", str(trace)])
+        summary = run_json(plan, "simulate", "--trace", str(trace))
         return parse_simulation(summary, json.loads(trace.read_text(encoding="utf-8")))
 
 

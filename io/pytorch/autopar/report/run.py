@@ -13,6 +13,7 @@ from ..modules import Module, module_tree
 from ..plan import Plan
 from ..programs import explain, find_program, show
 from ..read_plan import load_plan
+from ..whole_file import write_whole
 from . import report_html
 from .ranks import read_ranks
 
@@ -32,19 +33,17 @@ def make_report(
     ranks = [] if log_dir is None else read_ranks(log_dir)
     missing = []
     simulation, words, explained = None, None, None
-    if find_program("autopar-plan") or find_program("autopar-simulate"):
-        simulation = plan.simulate()
-    else:
-        missing.append("the page has no timeline: autopar-plan is not on the PATH, nor in AUTOPAR_BUILD_DIR")
     if find_program("autopar-plan"):
-        words = show(plan)
+        simulation, words = plan.simulate(), show(plan)
         if model is not None:
             explained = _explained(plan, model, constraints)
     elif model is not None:
         raise PlanError("--model needs the program autopar-plan, which is not on the PATH, nor in AUTOPAR_BUILD_DIR")
+    else:
+        missing.append("the page has no timeline: autopar-plan is not on the PATH, nor in AUTOPAR_BUILD_DIR")
     html = report_html(plan, simulation, explained, words, ranks)
     try:
-        Path(output).write_text(html, encoding="utf-8")
+        write_whole(Path(output), html.encode())
     except OSError as error:
         raise PlanError(f"{output}: cannot be written: {error.strerror or error}") from error
     return missing
